@@ -1,0 +1,20 @@
+"""The checks: named questions put to a comparison. Curves in, outcomes out; no files, no clock, no torch."""
+
+from types import ModuleType
+
+from parity.checks import complete, control, drift, finite, forward, grad_norm, loss, trained
+from parity.checks.comparison import Comparison
+from parity.checks.outcome import Outcome
+
+__all__ = ["CHECKS", "run_checks"]
+
+# In the order of the report: first whether the runs can be compared, then whether they agree. A check's name is the
+# name of its module; a new check is a module with a function `check`, added here.
+_MODULES: tuple[ModuleType, ...] = (complete, finite, trained, forward, loss, grad_norm, drift, control)
+
+CHECKS = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
+
+
+def run_checks(comparison: Comparison) -> tuple[Outcome, ...]:
+    """Every check's outcome, in the order of `CHECKS`."""
+    return tuple(module.check(comparison) for module in _MODULES)

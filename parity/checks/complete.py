@@ -1,0 +1,75 @@
+"""Does each curve have every expected step exactly once, with every metric?"""
+
+import numpy as np
+
+from parity.checks.comparison import Comparison, Leg
+from parity.checks.outcome import Kind, Outcome, Status
+from parity.checks.words import number, plural, spans
+
+__all__ = ["check"]
+
+
+def check(comparison: Comparison) -> Outcome:
+    """Fail where a leg lacks a metric that another has, lacks or repeats a step, or has one too many."""
+    legs = list(comparison.legs())
+    metrics = comparison.metrics()
+    problems: list[str] = []
+    if "loss" not in metrics:
+        problems.append("no leg has a loss")
+    expected = comparison.expected_steps
+    if expected is None:
+        every = [
+            np.concatenate([curve.steps, np.asarray(curve.missing, dtype=np.int64)])
+            for leg in legs
+            for metric in metrics
+            if (curve := leg.curve(metric)) is not None
+        ]
+        expected = np.unique(np.concatenate(every)) if every else np.array([], dtype=np.int64)
+    for leg in legs:
+        for metric in metrics:
+            problems += _problems(leg, metric, expected)
+    problems += _shift(comparison)
+    if problems:
+        return Outcome("complete", Kind.COMPARABILITY, Status.FAIL, "; ".join(problems))
+    reason = f"{plural(int(expected.size), 'step')} of {' and '.join(metrics)} in {plural(len(legs), 'leg')}"
+    if comparison.expected_steps is None:
+        reason += "; how many there should be was not said"
+    return Outcome("complete", Kind.COMPARABILITY, Status.PASS, reason)
+
+
+def _problems(leg: Leg, metric: str, expected: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+    curve = leg.curve(metric)
+    if curve is None:
+        return [f"{leg.name} has no {metric}"]
+    found = []
+    absent = np.setdiff1d(expected, curve.steps)
+    if absent.size:
+        found.append(
+            f"{leg.name} lacks {metric} at {absent.size} of {plural(int(expected.size), 'step')}"
+            f" ({spans(absent.tolist())})"
+        )
+    extra = np.setdiff1d(curve.steps, expected)
+    if extra.size:
+        found.append(
+            f"{leg.name} has {plural(int(extra.size), 'step')} of {metric} too many ({spans(extra.tolist())})"
+        )
+    for conflict in curve.conflicts[:3]:
+        values = " and ".join(number(value) for value in conflict.values[:3])
+        found.append(f"{leg.name} has several values of {metric} at step {conflict.step}: {values}")
+    if len(curve.conflicts) > 3:
+        found.append(f"{leg.name} has {len(curve.conflicts) - 3} more such steps of {metric}")
+    return found
+
+
+def _shift(comparison: Comparison) -> list[str]:
+    """Name the usual reason for other steps: one log counts from 0, the other from 1."""
+    a, b = comparison.baseline.curve("loss"), comparison.candidate.curve("loss")
+    if a is None or b is None or a.steps.size != b.steps.size:
+        return []
+    offset = int(b.steps[0] - a.steps[0])
+    if offset == 0 or not np.array_equal(a.steps + offset, b.steps):
+        return []
+    return [
+        f"{comparison.candidate.name} counts steps from {int(b.steps[0])} where {comparison.baseline.name} counts"
+        f" from {int(a.steps[0])}: give its source `first_step` if these are the same steps"
+    ]

@@ -1,0 +1,55 @@
+"""From outcomes to one verdict and one sentence."""
+
+from collections.abc import Iterable, Sequence
+
+from parity.checks.comparison import Comparison
+from parity.checks.outcome import Kind, Outcome, Status, Verdict
+from parity.checks.words import number
+
+__all__ = ["merge", "of_outcomes", "summary"]
+
+
+def merge(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of several; inconclusive when there is none, for nothing was compared."""
+    return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.INCONCLUSIVE)
+
+
+def of_outcomes(outcomes: Sequence[Outcome]) -> Verdict:
+    """The worst that any outcome makes of the comparison; never pass unless some parity check passed."""
+    worst = merge(outcome.verdict for outcome in outcomes)
+    compared = any(o.kind is Kind.PARITY and o.status is Status.PASS for o in outcomes)
+    return Verdict.INCONCLUSIVE if worst is Verdict.PASS and not compared else worst
+
+
+def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
+    """One sentence: why, and by how much."""
+    verdict = of_outcomes(outcomes)
+    pair = f"{comparison.candidate.name} against {comparison.baseline.name}"
+    if verdict is Verdict.PASS:
+        return f"{pair}: {_closest(outcomes)}{_scope(comparison)}."
+    deciding = [o for o in outcomes if o.verdict is verdict]
+    if not deciding:
+        return f"{pair}: no parity check ran."
+    rest = f" (also: {', '.join(o.check for o in deciding[1:])})" if len(deciding) > 1 else ""
+    first = deciding[0]
+    prefix = "did not run: " if first.status is Status.NOT_RUN else ""
+    return f"{pair}: {first.check} {prefix}{first.reason.rstrip('.')}{rest}."
+
+
+def _closest(outcomes: Sequence[Outcome]) -> str:
+    """How near the nearest step came to its bound."""
+    gaps = [(gap, o.check) for o in outcomes if o.check in ("loss", "grad_norm") for gap in o.gaps]
+    if not gaps:
+        return "within bounds"
+    gap, _ = max(gaps, key=lambda pair: pair[0].times_allowed or 0.0)
+    text = (
+        f"worst step {gap.worst_step}, {gap.metric} {number(gap.worst or 0)} apart of"
+        f" {number(gap.allowed or 0)} allowed"
+    )
+    return text + (f" ({number(gap.times_floor)} times the noise floor)" if gap.times_floor is not None else "")
+
+
+def _scope(comparison: Comparison) -> str:
+    """What the verdict does not speak of."""
+    metrics = comparison.metrics()
+    return "; loss only" if metrics == ("loss",) else ""
