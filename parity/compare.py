@@ -1,0 +1,164 @@
+"""From legs to a comparison's result: the checks' outcomes, and the steps a person needs to see. Pure."""
+
+from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks import run_checks
+from parity.checks.comparison import Comparison, Gap
+from parity.checks.floor import noise_floor
+from parity.checks.verdict import of_outcomes, summary
+from parity.checks.within import allowance, measure
+from parity.result import Chart, ComparisonResult, GapResult, MetricResult, OutcomeResult, Row
+
+__all__ = ["compare"]
+
+# Steps shown on each side of the worst one.
+_AROUND = 3
+# Rows of the sampled table, beside the steps that are always in it.
+_SAMPLED = 12
+# Buckets of a chart: as many as a terminal line has room for.
+_BUCKETS = 60
+
+
+def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResult:
+    """Run every check and gather the diagnostics."""
+    outcomes = run_checks(comparison)
+    return ComparisonResult(
+        baseline=comparison.baseline.name,
+        candidate=comparison.candidate.name,
+        control=comparison.control.name if comparison.control else None,
+        profile=comparison.profile.name,
+        profile_reason=profile_reason,
+        k=comparison.k,
+        verdict=of_outcomes(outcomes).value,
+        summary=summary(comparison, outcomes),
+        outcomes=[
+            OutcomeResult(
+                check=outcome.check,
+                kind=outcome.kind.value,
+                status=outcome.status.value,
+                required=outcome.required,
+                reason=outcome.reason,
+                gaps=[GapResult(**asdict(gap)) for gap in outcome.gaps],
+                warnings=list(outcome.warnings),
+            )
+            for outcome in outcomes
+        ],
+        metrics=[
+            _metric(comparison, gap) for name in comparison.metrics() if (gap := comparison.gap(name)) is not None
+        ],
+    )
+
+
+def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
+    allowed = allowance(comparison, gap.metric, gap)
+    floor = noise_floor(comparison, gap.metric, gap)
+    numbers = measure(gap, allowed, floor)
+    steps = _all_steps(comparison, gap.metric)
+    worst = numbers.worst_step
+    # Where no step can be judged, look where the values stop being finite.
+    centre = worst if worst is not None else int(gap.steps[0])
+    broken = gap.steps[~gap.finite]
+    if broken.size and not numbers.steps_over:
+        centre = int(broken[0])
+    rows = _Rows(comparison, gap, allowed, floor)
+    window = _around(steps, centre)
+    peak = numbers.peak_step
+    return MetricResult(
+        metric=gap.metric,
+        steps=int(gap.steps.size),
+        worst_step=worst,
+        peak_step=peak,
+        first_divergent_step=numbers.first_over,
+        window=rows.at(window),
+        peak_window=rows.at(_around(steps, peak)) if peak is not None and peak not in window else [],
+        sample=rows.at(_sampled(steps, {centre, worst, peak, numbers.first_over})),
+        chart=_chart(comparison, gap, allowed),
+    )
+
+
+def _all_steps(comparison: Comparison, metric: str) -> NDArray[np.int64]:
+    """Every step that baseline or candidate has, so that a table shows where one of them ends."""
+    curves = [leg.curve(metric) for leg in (comparison.baseline, comparison.candidate)]
+    return np.unique(np.concatenate([curve.steps for curve in curves if curve is not None]))
+
+
+def _around(steps: NDArray[np.int64], centre: int) -> list[int]:
+    at = int(np.searchsorted(steps, centre))
+    chosen: list[int] = steps[max(0, at - _AROUND) : at + _AROUND + 1].tolist()
+    return chosen
+
+
+def _sampled(steps: NDArray[np.int64], always: set[int | None]) -> list[int]:
+    even = steps[np.unique(np.linspace(0, steps.size - 1, min(_SAMPLED, steps.size)).astype(np.int64))]
+    return sorted({*even.tolist(), *(step for step in always if step is not None)})
+
+
+class _Rows:
+    """Rows of a table for any steps."""
+
+    def __init__(
+        self, comparison: Comparison, gap: Gap, allowed: NDArray[np.float64], floor: NDArray[np.float64] | None
+    ) -> None:
+        control = comparison.control_gap(gap.metric)
+        self._values = [
+            None if leg is None else leg.curve(gap.metric)
+            for leg in (comparison.baseline, comparison.candidate, comparison.control)
+        ]
+        self._gap, self._control = gap, control
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self._times_allowed = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
+            self._times_floor = None if floor is None else gap.absolute / floor
+        self._allowed = allowed
+
+    def at(self, steps: list[int]) -> list[Row]:
+        return [self._row(step) for step in steps]
+
+    def _row(self, step: int) -> Row:
+        baseline, candidate, control = (
+            None if curve is None else _value(curve.steps, curve.values, step) for curve in self._values
+        )
+        gap = self._gap
+        other = self._control
+        return Row(
+            step=step,
+            baseline=baseline,
+            candidate=candidate,
+            control=control,
+            absolute=_value(gap.steps, gap.absolute, step),
+            relative=_value(gap.steps, gap.relative, step),
+            allowed=_value(gap.steps, self._allowed, step),
+            times_allowed=_value(gap.steps, self._times_allowed, step),
+            control_absolute=None if other is None else _value(other.steps, other.absolute, step),
+            control_relative=None if other is None else _value(other.steps, other.relative, step),
+            times_floor=None if self._times_floor is None else _value(gap.steps, self._times_floor, step),
+        )
+
+
+def _value(steps: NDArray[np.int64], values: NDArray[np.float64], step: int) -> float | None:
+    at = int(np.searchsorted(steps, step))
+    return float(values[at]) if at < steps.size and steps[at] == step else None
+
+
+def _chart(comparison: Comparison, gap: Gap, allowed: NDArray[np.float64]) -> Chart:
+    starts = np.unique(np.linspace(0, gap.steps.size, min(_BUCKETS, gap.steps.size), endpoint=False).astype(np.int64))
+    control = comparison.control_gap(gap.metric)
+    theirs = None
+    if control is not None:
+        theirs = np.full(gap.steps.shape, np.nan)
+        _, i, j = np.intersect1d(gap.steps, control.steps, assume_unique=True, return_indices=True)
+        theirs[i] = control.relative[j]
+    return Chart(
+        first_steps=gap.steps[starts].tolist(),
+        gap=_bucketed(gap.relative, starts),
+        allowed=_bucketed(allowed / gap.scale, starts),
+        control=None if theirs is None else _bucketed(theirs, starts),
+    )
+
+
+def _bucketed(values: NDArray[np.float64], starts: NDArray[np.int64]) -> list[float | None]:
+    """Largest value of each bucket; None where a value in it is not finite."""
+    largest = np.maximum.reduceat(values, starts)
+    return [float(value) if np.isfinite(value) else None for value in largest]

@@ -1,0 +1,194 @@
+"""The one thing that every report is rendered from: `result.json`, versioned."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
+
+from parity.errors import UsageError
+
+__all__ = [
+    "FORMAT",
+    "Chart",
+    "ComparisonResult",
+    "GapResult",
+    "LegResult",
+    "MetricResult",
+    "OutcomeResult",
+    "Result",
+    "Row",
+    "read_result",
+]
+
+FORMAT: Final = "parity.result/1"
+
+# A result is written by this program and read from an untrusted run; far larger than any real one.
+_MOST_BYTES = 64 << 20
+
+
+def _to_json(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+# JSON has no NaN, and a NaN is what a reader of a report most needs to see.
+Number = Annotated[
+    float,
+    BeforeValidator(lambda value: float(value) if value in ("NaN", "Infinity", "-Infinity") else value),
+    PlainSerializer(_to_json, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}),
+]
+Status = Literal["pass", "fail", "not run"]
+VerdictName = Literal["pass", "fail", "inconclusive", "error"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Row(_Model):
+    """One step of one metric. Values as logged; gaps against the baseline."""
+
+    step: int
+    baseline: Number | None = None
+    candidate: Number | None = None
+    control: Number | None = None
+    absolute: Number | None = Field(default=None, description="Size of candidate minus baseline.")
+    relative: Number | None = Field(default=None, description="The same, over the size of the baseline.")
+    allowed: Number | None = Field(default=None, description="Absolute gap allowed.")
+    times_allowed: Number | None = None
+    control_absolute: Number | None = None
+    control_relative: Number | None = None
+    times_floor: Number | None = Field(default=None, description="Absolute gap in units of the noise floor.")
+
+
+class Chart(_Model):
+    """The whole run in at most some dozens of buckets: the largest relative value in each."""
+
+    first_steps: list[int] = Field(description="First step of each bucket.")
+    gap: list[Number | None]
+    allowed: list[Number | None]
+    control: list[Number | None] | None = None
+
+
+class MetricResult(_Model):
+    """Where one metric was furthest off."""
+
+    metric: str
+    steps: int = Field(description="Steps that both legs have.")
+    worst_step: int | None
+    peak_step: int | None = Field(description="Step of the largest relative gap, whatever was allowed there.")
+    first_divergent_step: int | None = Field(description="First step beyond what was allowed.")
+    window: list[Row] = Field(description="The worst step and three on each side.")
+    peak_window: list[Row] = Field(default=[], description="The same around the peak, where it is elsewhere.")
+    sample: list[Row] = Field(description="Some steps of the whole run, always with the worst.")
+    chart: Chart
+
+
+class GapResult(_Model):
+    """The numbers of one metric in one check, relative to the baseline."""
+
+    metric: str
+    first: Number | None = None
+    mean: Number | None = None
+    worst: Number | None = None
+    worst_step: int | None = None
+    allowed: Number | None = None
+    times_allowed: Number | None = None
+    times_floor: Number | None = None
+    peak: Number | None = None
+    peak_step: int | None = None
+    steps_over: int = 0
+    first_over: int | None = None
+
+
+class OutcomeResult(_Model):
+    """One check's answer."""
+
+    check: str
+    kind: Literal["comparability", "parity"]
+    status: Status
+    required: bool
+    reason: str
+    gaps: list[GapResult] = []
+    warnings: list[str] = []
+
+
+class ComparisonResult(_Model):
+    """One comparison: who, under which rules, and what came out."""
+
+    baseline: str
+    candidate: str
+    control: str | None = None
+    profile: str
+    profile_reason: str = ""
+    k: float
+    verdict: VerdictName
+    summary: str
+    outcomes: list[OutcomeResult] = []
+    metrics: list[MetricResult] = []
+
+
+class LegResult(_Model):
+    """One leg: what ran, and how it ended. For `parity compare` on files, only where it was read from."""
+
+    name: str
+    status: str
+    layout: dict[str, int] = {}
+    ranks: int | None = None
+    command: str | None = None
+    exit_code: int | None = None
+    failing_rank: int | None = None
+    error: str | None = None
+    seconds: float | None = Field(default=None, description="Wall-clock seconds.")
+    device_seconds: float | None = Field(default=None, description="Wall-clock seconds times ranks.")
+    leftovers: int = Field(default=0, description="Processes that had to be ended after the leg's own end.")
+    last_steps: dict[int, int] = Field(default={}, description="Last recorded step of each rank.")
+    environment: dict[str, Any] = {}
+    source: str | None = None
+    format: str | None = None
+    notes: list[str] = []
+    logs: list[str] = Field(default=[], description="Paths in the run directory.")
+
+
+class Result(_Model):
+    """A suite's whole result."""
+
+    format: Literal["parity.result/1"] = FORMAT
+    parity_version: str
+    created: str = Field(description="UTC, ISO 8601.")
+    suite: str
+    run_id: str | None = None
+    steps: int | None = None
+    verdict: VerdictName
+    summary: str
+    reproduce: str
+    notes: list[str] = []
+    legs: list[LegResult] = []
+    comparisons: list[ComparisonResult] = []
+
+    def dumps(self) -> str:
+        """The text of `result.json`."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def read_result(path: Path) -> Result:
+    """Read a `result.json`.
+
+    Raises:
+        UsageError: it is missing, too large, or no result of this version.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path}: larger than {_MOST_BYTES >> 20} MiB, so no result of ours")
+        return Result.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; `parity compare` makes it from a run directory") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}: not a result of format {FORMAT}: {where}: {first['msg']}") from None

@@ -1,0 +1,169 @@
+"""The left half of the data's way: a suite to legs on disk."""
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from parity.errors import DeviceError, UsageError
+from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
+from parity.result import LegResult
+from parity.rundir import RunDirectory, Snapshot, placeholders
+from parity.schedule import Slots
+from parity.suite import Leg, Suite, fill, train_options
+from parity.train.arguments import Arguments, to_argv
+
+__all__ = ["Run", "check_only", "choose_device", "run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be run.
+
+    Attributes:
+        suite: the suite.
+        folder: what relative working folders are relative to.
+        directory: where everything goes.
+        snapshot: the suite as it is recorded in the run directory.
+        only: the legs to run.
+        slots: devices.
+    """
+
+    suite: Suite
+    folder: Path
+    directory: RunDirectory
+    snapshot: Snapshot
+    only: Sequence[str]
+    slots: Slots
+
+
+def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[str, str]:
+    """`cpu` or `cuda` for all legs, and a note where that needs saying.
+
+    Raises:
+        DeviceError: the suite asks for GPUs that the machine does not have.
+    """
+    need = max(suite.legs[name].ranks for name in only)
+    have = len(slots.gpus)
+    if suite.device == "cuda" and have < need:
+        raise DeviceError(
+            f"device: cuda, but {', '.join(name for name in only if suite.legs[name].ranks > have)} needs up to"
+            f" {need} GPUs and this machine offers {have}; a smaller layout, or device: cpu"
+        )
+    if suite.device == "auto" and 0 < have < need:
+        return "cpu", f"{have} GPUs are too few for a leg of {need} ranks, so all legs run on the CPU"
+    return ("cuda" if suite.device != "cpu" and have else "cpu"), ""
+
+
+def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
+    """Run the legs; each leaves its folder with logs, records and `leg.json`, whatever happens to the others.
+
+    Raises:
+        DeviceError: a leg needs more slots than there are; nothing was started.
+    """
+    plans = {name: _leg_plan(plan, name) for name in plan.only}
+    started: dict[str, float] = {}
+    writer = _LegWriter(plan, plans, started)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, LegStarted):
+            started[event.name] = time.time()
+        if isinstance(event, LegFinished):
+            # At once, so that a later leg's accident cannot take it away.
+            event = LegFinished(writer.write(event.end))
+        on_event(event)
+
+    return run_legs(list(plans.values()), slots=plan.slots, run_id=plan.snapshot.run_id, on_event=listen)
+
+
+def _leg_plan(plan: Run, name: str) -> LegPlan:
+    suite, leg = plan.suite, plan.suite.legs[name]
+    out = plan.directory.leg(name)
+    values = placeholders(suite, name, leg, out, plan.snapshot.run_id)
+    cuda = plan.snapshot.device == "cuda"
+    common = {
+        "name": name,
+        "ranks": leg.ranks,
+        "directory": out,
+        "env": {key: _text(value) for key, value in {**suite.env, **leg.env}.items()},
+        "cwd": plan.folder / fill(leg.cwd or suite.cwd or ".", values),
+        "timeout": leg.timeout or suite.timeout,
+        "cuda": cuda,
+    }
+    command = suite.command_of(leg)
+    if command is None:
+        options = train_options(suite, leg)
+        arguments = Arguments(options, leg.sizes(), suite.steps, suite.seed, "cuda" if cuda else "cpu")
+        return LegPlan(module="parity.train", argv=tuple(to_argv(arguments)), **common)  # type: ignore[arg-type]
+    filled: str | tuple[str, ...]
+    if isinstance(command, str):
+        filled = fill(command, values, quote=True)
+    else:
+        filled = tuple(fill(part, values) for part in command)
+    source = leg.source or suite.source
+    progress = None if source is None else common["cwd"] / fill(source.file, values)  # type: ignore[operator]
+    return LegPlan(command=filled, progress=progress, **common)  # type: ignore[arg-type]
+
+
+def _text(value: object) -> str:
+    """An environment value; YAML's true and 1.0 are written as people mean them."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value)
+
+
+@dataclass
+class _LegWriter:
+    plan: Run
+    plans: dict[str, LegPlan]
+    started: dict[str, float] = field(default_factory=dict)
+
+    def write(self, end: LegEnd) -> LegEnd:
+        """Write `leg.json`, with the leg's metrics beside it."""
+        plan, leg_plan = self.plan, self.plans[end.name]
+        status, error = end.status, end.error
+        if end.name in self.started:
+            assert leg_plan.cwd is not None
+            missing = plan.directory.collect_source(plan.snapshot, end.name, leg_plan.cwd, self.started[end.name])
+            if missing and status == "finished":
+                status, error = "no curve", missing  # type: ignore[assignment]
+        leg = self.plan.suite.legs[end.name]
+        folder = plan.directory.leg(end.name)
+        plan.directory.write_leg(
+            LegResult(
+                name=end.name,
+                status=status,
+                layout=leg.sizes().sizes(),
+                ranks=leg.ranks,
+                command=_shown(leg, leg_plan),
+                exit_code=end.exit_code,
+                failing_rank=end.failing_rank,
+                error=error,
+                seconds=round(end.seconds, 3),
+                device_seconds=round(end.device_seconds, 3),
+                leftovers=end.leftovers,
+                last_steps=dict(end.last_steps),
+                logs=sorted(f"legs/{end.name}/{path.name}" for path in folder.glob("*.log")),
+            )
+        )
+        return end
+
+
+def _shown(leg: Leg, plan: LegPlan) -> str:
+    """The command that a person can type to run the leg by hand."""
+    if plan.command is None:
+        return f"torchrun --standalone --nproc-per-node {leg.ranks} -m {plan.module} {shlex.join(plan.argv)}"
+    return plan.command if isinstance(plan.command, str) else shlex.join(plan.command)
+
+
+def check_only(suite: Suite, only: Sequence[str]) -> list[str]:
+    """The legs to run, in the suite's order.
+
+    Raises:
+        UsageError: a name is no leg of the suite.
+    """
+    unknown = [name for name in only if name not in suite.legs]
+    if unknown:
+        raise UsageError(*(f"--only {name}: no such leg; there is {', '.join(suite.legs)}" for name in unknown))
+    return [name for name in suite.legs if not only or name in only]

@@ -1,0 +1,236 @@
+"""`parity.yml`: the legs, what is compared with what, and what is allowed."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+
+from parity.document import Document, explain
+from parity.errors import UsageError
+from parity.layout import AXES, Layout
+from parity.train.options import TrainOptions
+
+__all__ = ["PLACEHOLDERS", "Compare", "Leg", "Source", "Suite", "fill", "load", "train_options"]
+
+# What a command, a working folder or a source may name in braces, beside the layout's sizes.
+PLACEHOLDERS = ("nproc", "steps", "seed", "out", "leg", "run_id", *AXES)
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> object:
+    """Read `90`, `90s`, `10m` or `1h`; anything else is left for the validation to refuse."""
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", value)):
+        return float(match[1]) * _UNITS[match[2] or "s"]
+    return value
+
+
+def _path_of_source(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(_seconds, json_schema_input_type=float | str),
+    Field(gt=0, le=30 * 86400, description="A length of time: seconds, or a number with s, m or h."),
+]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Relative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Environment = dict[str, str | int | float | bool]
+
+Size = Annotated[int, Field(ge=1, le=1 << 20)]
+
+
+class LayoutSizes(_Model):
+    """Parallel sizes; expert parallelism (`ep`) reuses the ranks of dp, fsdp and cp."""
+
+    dp: Size = 1
+    fsdp: Size = 1
+    tp: Size = 1
+    pp: Size = 1
+    ep: Size = 1
+    cp: Size = 1
+
+
+class Source(_Model):
+    """Where a leg's metrics are."""
+
+    file: str = Field(description="Path, relative to the leg's working folder; may hold placeholders.")
+    format: str | None = Field(default=None, description="Reader to use; found by content if not given.")
+    keys: dict[str, str] = Field(
+        default={}, description="For JSON lines: metric (or `step`) to the key that holds it."
+    )
+    first_step: int = Field(default=0, description="Number that this log gives to the first step.")
+
+
+class _TrainerBase(_Model):
+    """The embedded trainer, or any command."""
+
+    embedded: Literal["qwen3"] | None = Field(default=None, description="Model of the embedded trainer.")
+    command: str | list[str] | None = Field(
+        default=None, description="Shell line, or list of arguments, that runs one leg; may hold placeholders."
+    )
+
+
+def _option_fields() -> dict[str, Any]:
+    """The embedded trainer's options, as fields that a suite or a leg may set."""
+    return {
+        option.name: (
+            option.type,
+            Field(
+                default=None if option.default is MISSING else option.default,
+                description=option.metadata.get("help"),
+            ),
+        )
+        for option in fields(TrainOptions)
+        if option.name != "model"
+    }
+
+
+Trainer: Any = create_model("Trainer", __base__=_TrainerBase, **_option_fields())
+
+
+class Bounds(_Model):
+    """What is allowed for one metric; what is not given comes from the profile."""
+
+    first_rtol: Relative | None = Field(default=None, description="Relative, at the first step.")
+    rtol: Relative | None = Field(default=None, description="Relative, at later steps.")
+    mean_rtol: Relative | None = Field(default=None, description="Relative, for the signed mean of the gap.")
+    atol: Relative | None = Field(default=None, description="Absolute, added at every step.")
+
+
+class BoundsByMetric(_Model):
+    """Bounds for the metrics that are judged."""
+
+    loss: Bounds | None = None
+    grad_norm: Bounds | None = None
+
+
+ProfileName = Literal["auto", "fp32-cpu", "fp32-gpu", "bf16"]
+Require = list[Literal["grad_norm", "forward", "drift", "control"]]
+
+
+class Leg(_Model):
+    """One training run of the model under one layout."""
+
+    layout: LayoutSizes = Field(default=LayoutSizes(), description="Parallel sizes; what is not given is 1.")
+    command: str | list[str] | None = Field(default=None, description="Instead of the suite's trainer.")
+    trainer: Trainer | None = Field(default=None, description="Options that differ from the suite's trainer.")
+    nproc: int | None = Field(default=None, ge=1, description="Ranks, if other than the product of the layout.")
+    env: Environment = Field(default={}, description="Environment, added to the suite's.")
+    cwd: str | None = Field(default=None, description="Working folder, relative to the suite file.")
+    timeout: Seconds | None = Field(default=None, description="Wall-clock limit.")
+    source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = Field(
+        default=None, description="Where the metrics are; the recorder's file if not given."
+    )
+
+    def sizes(self) -> Layout:
+        """The layout, with 1 for every axis that is not given."""
+        return Layout(**self.layout.model_dump())
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the leg takes."""
+        return self.nproc or self.sizes().world_size
+
+
+class Compare(_Model):
+    """One comparison."""
+
+    baseline: Name
+    candidate: Name
+    control: Name | None = Field(default=None, description="A layout trusted to be right; its gap is noise.")
+    profile: ProfileName | None = None
+    bounds: BoundsByMetric | None = None
+    require: Require | None = Field(default=None, description="Checks without which there is no pass.")
+    k: float | None = Field(default=None, ge=1, le=1e6, description="How many times the noise floor is allowed.")
+
+
+class Suite(_Model):
+    """One `parity.yml`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    steps: int = Field(ge=1, le=10_000_000, description="Optimizer steps of every leg.")
+    seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto takes GPUs if the machine has enough for the largest leg."
+    )
+    profile: ProfileName = Field(default="auto", description="auto goes by dtype and device.")
+    bounds: BoundsByMetric = BoundsByMetric()
+    require: Require = []
+    k: float = Field(default=8.0, ge=1, le=1e6, description="How many times the noise floor is allowed.")
+    timeout: Seconds = Field(default=600.0, description="Wall-clock limit of each leg.")
+    env: Environment = {}
+    cwd: str | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
+    trainer: Trainer | None = Field(default=None, description="What every leg runs.")
+    source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = None
+    legs: dict[Name, Leg] = Field(min_length=1)
+    compare: list[Compare] = Field(min_length=1)
+
+    def command_of(self, leg: Leg) -> str | list[str] | None:
+        """The leg's command with its placeholders, or None if it runs the embedded trainer."""
+        own = leg.trainer.command if leg.trainer else None
+        if leg.command or own:
+            return leg.command or own
+        if leg.trainer is not None and leg.trainer.embedded:
+            return None
+        return self.trainer.command if self.trainer else None
+
+
+def train_options(suite: Suite, leg: Leg) -> TrainOptions:
+    """The embedded trainer's options for a leg: the suite's, overridden by the leg's."""
+    merged: dict[str, Any] = {}
+    for trainer in (suite.trainer, leg.trainer):
+        if trainer is not None:
+            merged |= trainer.model_dump(exclude_unset=True, exclude={"command"})
+    model = merged.pop("embedded", None)
+    return TrainOptions(**({"model": model} if model else {}), **merged)
+
+
+def fill(text: str, values: Mapping[str, object], quote: bool = False) -> str:
+    """Put values for the placeholders; braces around anything else stay as they are."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            return match[0]
+        return shlex.quote(str(values[match[1]])) if quote else str(values[match[1]])
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:
+    """Read and validate a suite.
+
+    Args:
+        path: the file.
+        overrides: top-level keys to set before validation, such as `steps` from the command line.
+
+    Raises:
+        UsageError: one line for every mistake, with the file, the line and the path of the key.
+    """
+    from parity.suite_rules import broken_rules
+
+    document = Document.read(path)
+    content = document.content
+    if not isinstance(content, dict):
+        raise UsageError(f"{path}: a suite is a mapping with the keys name, steps, legs and compare")
+    content = {**content, **(overrides or {})}
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    suite = None
+    try:
+        suite = Suite.model_validate(content)
+    except ValidationError as error:
+        problems += explain(error, Suite.model_json_schema())
+    problems += broken_rules(content)
+    if problems or suite is None:
+        raise UsageError(*document.lines(problems))
+    return suite
