@@ -22,6 +22,7 @@ _SAMPLED = 12
 _BUCKETS = 60
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResult:
     """Run every check and gather the diagnostics."""
     outcomes = run_checks(comparison)
@@ -108,9 +109,8 @@ class _Rows:
             for leg in (comparison.baseline, comparison.candidate, comparison.control)
         ]
         self._gap, self._control = gap, control
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self._times_allowed = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
-            self._times_floor = None if floor is None else gap.absolute / floor
+        self._times_allowed = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
+        self._times_floor = None if floor is None else gap.absolute / floor
         self._allowed = allowed
 
     def at(self, steps: list[int]) -> list[Row]:

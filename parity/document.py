@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from parity.errors import UsageError
+from parity.plain import plain
 
 __all__ = ["Document", "Problem", "explain", "suggestion"]
 
@@ -64,7 +65,7 @@ class Document:
         if root is None:
             raise UsageError(f"{path}: empty; `parity init` writes a suite to begin with")
         nodes = list(_walk(root, (), frozenset()))
-        repeated = [f"{path}:{line}: {_dotted(at)}: given twice" for at, line, twice in nodes if twice]
+        repeated = [f"{path}:{line}: {plain(_dotted(at))}: given twice" for at, line, twice in nodes if twice]
         if repeated:
             raise UsageError(*repeated)
         try:
@@ -84,7 +85,7 @@ class Document:
                 known = known[:-1]
             line = self.line_of.get(known, 1)
             where = f"{_dotted(at)}: " if at else ""
-            placed.append((line, f"{self.path}:{line}: {where}{text}"))
+            placed.append((line, f"{self.path}:{line}: {plain(f'{where}{text}', 500)}"))
         return list(dict.fromkeys(text for _, text in sorted(placed, key=lambda pair: pair[0])))
 
 

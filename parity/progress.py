@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parity.launch import Event, Interrupted, LegEnding, LegFinished, LegProgress, LegStarted, TorchImported
-from parity.report.text import plain
+from parity.plain import plain
 
 __all__ = ["show_progress"]
 

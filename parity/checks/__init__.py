@@ -2,6 +2,8 @@
 
 from types import ModuleType
 
+import numpy as np
+
 from parity.checks import complete, control, drift, finite, forward, grad_norm, loss, trained
 from parity.checks.comparison import Comparison
 from parity.checks.outcome import Outcome
@@ -15,6 +17,8 @@ _MODULES: tuple[ModuleType, ...] = (complete, finite, trained, forward, loss, gr
 CHECKS = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
 
 
+# Values may be anything that a run printed; a gap too large for a float is infinite, and beyond every bound.
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def run_checks(comparison: Comparison) -> tuple[Outcome, ...]:
     """Every check's outcome, in the order of `CHECKS`."""
     return tuple(module.check(comparison) for module in _MODULES)

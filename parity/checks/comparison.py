@@ -57,8 +57,7 @@ class Gap:
     @cached_property
     def absolute(self) -> NDArray[np.float64]:
         """Size of the difference; NaN where either value is not finite."""
-        with np.errstate(invalid="ignore"):
-            return np.where(self.finite, np.abs(self.other - self.baseline), np.nan)
+        return np.where(self.finite, np.abs(self.other - self.baseline), np.nan)
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
@@ -68,8 +67,7 @@ class Gap:
     @cached_property
     def signed(self) -> NDArray[np.float64]:
         """Relative difference with its sign; NaN where either value is not finite."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            return np.where(self.finite, (self.other - self.baseline) / self.scale, np.nan)
+        return np.where(self.finite, (self.other - self.baseline) / self.scale, np.nan)
 
     @cached_property
     def relative(self) -> NDArray[np.float64]:
@@ -122,8 +120,8 @@ class Comparison:
         return tuple(m for m in JUDGED if self.baseline.curve(m) or self.candidate.curve(m))
 
     def gap(self, metric: str) -> Gap | None:
-        """Candidate against baseline."""
-        return gap_between(metric, self.baseline, self.candidate)
+        """Candidate against baseline; None where they have no step in common, or count steps differently."""
+        return None if self.shift else gap_between(metric, self.baseline, self.candidate)
 
     def control_gap(self, metric: str) -> Gap | None:
         """Control against baseline."""
@@ -132,6 +130,20 @@ class Comparison:
     def bound(self, metric: str) -> Bound:
         """The bound of a judged metric."""
         return self.profile.bounds[metric]
+
+    @cached_property
+    def shift(self) -> int:
+        """By how much the candidate counts its steps from another number than the baseline; 0 if it does not.
+
+        Two logs of equal length, one from 0 and one from 1, hold the same steps under other numbers. Comparing equal
+        numbers would compare each step with the next, so the two are not compared at all until someone says which is
+        which.
+        """
+        a, b = self.baseline.curve("loss"), self.candidate.curve("loss")
+        if a is None or b is None or a.steps.size != b.steps.size:
+            return 0
+        offset = int(b.steps[0] - a.steps[0])
+        return offset if np.array_equal(a.steps + offset, b.steps) else 0
 
     @cached_property
     def first_step(self) -> int:

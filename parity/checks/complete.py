@@ -63,13 +63,10 @@ def _problems(leg: Leg, metric: str, expected: np.ndarray[tuple[int], np.dtype[n
 
 def _shift(comparison: Comparison) -> list[str]:
     """Name the usual reason for other steps: one log counts from 0, the other from 1."""
-    a, b = comparison.baseline.curve("loss"), comparison.candidate.curve("loss")
-    if a is None or b is None or a.steps.size != b.steps.size:
-        return []
-    offset = int(b.steps[0] - a.steps[0])
-    if offset == 0 or not np.array_equal(a.steps + offset, b.steps):
+    baseline, candidate = comparison.baseline.curve("loss"), comparison.candidate.curve("loss")
+    if not comparison.shift or baseline is None or candidate is None:
         return []
     return [
-        f"{comparison.candidate.name} counts steps from {int(b.steps[0])} where {comparison.baseline.name} counts"
-        f" from {int(a.steps[0])}: give its source `first_step` if these are the same steps"
+        f"{comparison.candidate.name} counts steps from {int(candidate.steps[0])} where {comparison.baseline.name}"
+        f" counts from {int(baseline.steps[0])}: say `first_step` if these are the same steps"
     ]

@@ -13,13 +13,15 @@ __all__ = ["check"]
 def check(comparison: Comparison) -> Outcome:
     """Compare the loss of the first step only, against the bound for the first step, which noise never widens."""
     gap = comparison.gap("loss")
-    required = gap is not None or "forward" in comparison.required
+    required = gap is not None or bool(comparison.shift) or "forward" in comparison.required
 
     def not_run(reason: str, required: bool = required) -> Outcome:
         return Outcome("forward", Kind.PARITY, Status.NOT_RUN, reason, required)
 
     if gap is None:
-        return not_run("the legs have no step of loss in common")
+        return not_run(
+            "the legs have no step of loss in common" + (", as they are counted" if comparison.shift else "")
+        )
     first = int(gap.steps[0])
     if first != comparison.first_step:
         return not_run(f"step {comparison.first_step}, the first, is not in both legs")

@@ -34,8 +34,7 @@ def measure(gap: Gap, allowed: NDArray[np.float64], floor: NDArray[np.float64] |
     finite = gap.finite
     if not finite.any():
         return MetricGap(gap.metric)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        times = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
+    times = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
     times = np.where(finite, times, -1.0)
     # Where nothing is beyond anything allowed (all zero), the first step is as good a worst step as any.
     worst = int(np.argmax(times))
@@ -92,6 +91,8 @@ def judge(comparison: Comparison, metric: str) -> Outcome:
             return outcome(Status.NOT_RUN, f"neither leg logs {metric}")
         if len(present) == 1:
             return outcome(Status.NOT_RUN, f"only {present[0]} logs {metric}")
+        if comparison.shift:
+            return outcome(Status.NOT_RUN, "the legs count their steps from different numbers")
         if gap is None:
             return outcome(Status.NOT_RUN, f"the legs have no step of {metric} in common")
         return outcome(Status.NOT_RUN, f"{metric} is finite in both legs at no step")

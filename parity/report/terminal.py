@@ -4,6 +4,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from parity.plain import plain
 from parity.report import text
 from parity.result import ComparisonResult, MetricResult, OutcomeResult, Result
 
@@ -19,16 +20,14 @@ def render_terminal(result: Result, console: Console, where: str | None = None) 
     for leg in result.legs:
         if leg.status not in ("finished", "read"):
             rank = f" (rank {leg.failing_rank} first)" if leg.failing_rank is not None else ""
-            error = f": {text.plain(leg.error)}" if leg.error else ""
+            error = f": {plain(leg.error, 500)}" if leg.error else ""
             console.print(Text(f"{leg.name} {leg.status}{rank}{error}", style="red"))
     for note in result.notes:
-        console.print(Text(text.plain(note)))
+        console.print(Text(plain(note)))
     console.print(
-        Text.assemble(
-            "parity: ", (result.verdict, f"bold {COLOURS[result.verdict]}"), f" · {text.plain(result.suite)}"
-        )
+        Text.assemble("parity: ", (result.verdict, f"bold {COLOURS[result.verdict]}"), f" · {plain(result.suite)}")
     )
-    console.print(Text(text.plain(result.summary)), soft_wrap=True)
+    console.print(Text(plain(result.summary, 2000)), soft_wrap=True)
     if where:
         console.print(Text(f"report: {where}", style="dim"), soft_wrap=True)
 
@@ -70,8 +69,8 @@ def _checks(comparison: ComparisonResult) -> Table:
 def _remarks(outcome: OutcomeResult) -> list[str]:
     """What a person must read: why a check did not pass, and what weakens one that did."""
     quiet = outcome.status == "pass" or (outcome.status == "not run" and not outcome.required)
-    reasons = [] if quiet else [f"{outcome.check} {outcome.status}: {text.plain(outcome.reason)}"]
-    return reasons + [f"{outcome.check} warns: {text.plain(warning)}" for warning in outcome.warnings]
+    reasons = [] if quiet else [f"{outcome.check} {outcome.status}: {plain(outcome.reason, 1000)}"]
+    return reasons + [f"{outcome.check} warns: {plain(warning, 1000)}" for warning in outcome.warnings]
 
 
 def _worst(comparison: ComparisonResult, metric: MetricResult) -> Group:

@@ -3,24 +3,16 @@
 import math
 import re
 import string
-import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["code_block", "escape", "gap", "plain", "seconds", "sparkline", "times", "value"]
+from parity.plain import plain
+
+__all__ = ["code_block", "escape", "gap", "seconds", "sparkline", "times", "value"]
 
 _BARS = "▁▂▃▄▅▆▇█"
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Punctuation that means nothing in Markdown stays readable in the source.
 _ENCODED = set(string.punctuation) - set(".,:;/%+-=()'\"?")
 _REFERENCES = {ord(c): f"&#{ord(c)};" for c in _ENCODED} | {0: "_"}
-
-
-def plain(text: object, limit: int = 2000) -> str:
-    """One line of printable characters: escapes, controls, bidirectional and invisible marks removed."""
-    clean = _ANSI.sub("", str(text))
-    kept = "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\r\n\t" else "" for c in clean)
-    line = " ".join(kept.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def escape(text: object, limit: int = 2000) -> str:

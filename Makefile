@@ -1,0 +1,64 @@
+# Everything a person or CI does here. `make help` lists it.
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The first Python that is new enough; `make PYTHON=... run` says another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-fast lint format schemas bench lock clean
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
+		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.lock $(VENV)/.installed
+	$(PIP) -r requirements-dev.lock
+	@touch $@
+
+run: $(VENV)/.installed ## run the embedded suite: does an uneven tensor-parallel split train the same model?
+	@$(BIN)/parity run embedded/tensor-parallel
+
+test: $(VENV)/.installed-dev ## every test, with real ranks
+	@$(BIN)/pytest --numprocesses 2
+
+test-fast: $(VENV)/.installed-dev ## the tests that start no ranks
+	@$(BIN)/pytest --numprocesses 2 -m "not slow"
+
+lint: $(VENV)/.installed-dev ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.installed-dev ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+schemas: $(VENV)/.installed ## write the JSON schemas from the models
+	@$(BIN)/python -m parity.schemas
+
+bench: $(VENV)/.installed-dev ## how fast, as ratios in one run
+	@$(BIN)/python -m tests.bench
+
+lock: ## pin what pyproject.toml asks for, in a new environment
+	@rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	@.venv-lock/bin/python -m pip install --quiet torch==2.13.0 setuptools . && \
+		.venv-lock/bin/python -m pip freeze --all --exclude parity-action --exclude pip | sed 's/^torch==.*/torch==2.13.0/' > requirements.lock
+	@.venv-lock/bin/python -m pip install --quiet -c requirements.lock '.[dev]' && \
+		.venv-lock/bin/python -m pip freeze --all --exclude parity-action --exclude pip | sed 's/^torch==.*/torch==2.13.0/' | \
+		grep -vxFf requirements.lock > requirements-dev.lock
+	@rm -rf .venv-lock build
+
+clean: ## remove the virtual environment and what runs left
+	@rm -rf $(VENV) parity-out parity-out.* build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,199 @@
+"""The command line as a person meets it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from parity.schemas import FOLDER
+
+LOGS = Path(__file__).parent / "data" / "logs"
+
+
+def parity(*words: object, cwd: Path | None = None, **env: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "parity", *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def jsonl(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def rows(count: int = 20, **changes: object) -> list[dict[str, object]]:
+    return [{"step": s, "loss": 6 - s / 13, "grad_norm": 2 + s / 17, **changes} for s in range(count)]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, runpy\n"
+        "sys.argv = ['parity', '--help']\n"
+        "try: runpy.run_module('parity', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'pydantic', 'rich', 'jinja2', 'yaml', 'psutil', 'requests'} & set(sys.modules)\n"
+        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_outside_trainer_and_recorder_imports_torch() -> None:
+    code = (
+        "import importlib, pkgutil, sys, parity\n"
+        "for module in pkgutil.walk_packages(parity.__path__, 'parity.'):\n"
+        "    name = module.name\n"
+        "    inside = name.split('.')[1] in ('train', 'record') or name == 'parity.launch.warm'\n"
+        "    if inside or name.endswith('__main__'):\n"
+        "        continue\n"
+        "    importlib.import_module(name)\n"
+        "    assert 'torch' not in sys.modules, name\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_compare_on_logs_passes_and_writes_result_and_report(tmp_path: Path) -> None:
+    folder = LOGS / "deepspeed"
+    done = parity(
+        "compare", "--baseline", folder / "tp1_z0.jsonl", "--candidate", folder / "tp3_z0.jsonl",
+        "--control", folder / "tp4_z0.jsonl", "--key", "grad_norm=grad_norm_own", "--steps", 50,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parity: pass" in done.stdout
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    jsonschema.validate(result, json.loads((FOLDER / "result.schema.json").read_text()))
+    assert result["comparisons"][0]["profile"] == "fp32-cpu"
+    again = parity("report", tmp_path / "out", "--format", "markdown")
+    assert again.returncode == 0
+    assert again.stdout == (tmp_path / "out" / "report.md").read_text()
+
+
+def test_a_result_with_nan_is_strict_json_and_fulfils_the_schema(tmp_path: Path) -> None:
+    base = jsonl(tmp_path / "a.jsonl", rows())
+    bad = jsonl(tmp_path / "b.jsonl", [*rows(10), {"step": 10, "loss": float("nan"), "grad_norm": float("inf")}])
+    done = parity("compare", "--baseline", base, "--candidate", bad, "--out", tmp_path / "out")
+    assert done.returncode == 1
+
+    def refuse(text: str) -> object:
+        raise AssertionError(f"{text} is no JSON")
+
+    result = json.loads((tmp_path / "out" / "result.json").read_text(), parse_constant=refuse)
+    jsonschema.validate(result, json.loads((FOLDER / "result.schema.json").read_text()))
+    assert parity("report", tmp_path / "out").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("candidate", "code"),
+    [
+        (rows(), 0),
+        ([{**row, "loss": 1.001 * float(str(row["loss"]))} for row in rows()], 1),
+        (rows(5), 3),
+        ([*rows()[:-1], {"step": 19, "loss": float("nan"), "grad_norm": 2}], 1),
+        ([{"step": s, "loss": 6 - s / 13} for s in range(20)], 3),
+        ([*rows(), {"step": 3, "loss": 99.0, "grad_norm": 2}], 3),
+    ],
+)
+def test_exit_codes_of_compare(tmp_path: Path, candidate: list[dict[str, object]], code: int) -> None:
+    base = jsonl(tmp_path / "base.jsonl", rows())
+    done = parity("compare", "--baseline", base, "--candidate", jsonl(tmp_path / "cand.jsonl", candidate))
+    assert done.returncode == code, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["compare"], "give a run directory, or logs with --baseline and --candidate"),
+        (["compare", "nowhere"], "no run directory"),
+        (["compare", "--baseline", "none.jsonl", "--candidate", "none.jsonl"], "none.jsonl"),
+        (["compare", "--baseline", "empty", "--candidate", "empty"], "empty"),
+        (["compare", "--baseline", "binary", "--candidate", "binary"], "binary"),
+        (["compare", "--baseline", ".", "--candidate", "."], "."),
+        (["compare", "--baseline", "a", "--candidate", "b", "--key", "loss"], "is not metric=key"),
+        (["compare", "--baseline", "a", "--candidate", "b", "--require", "los"], "no such check"),
+        (["run", "nowhere"], "neither a file nor a recipe; the recipes are embedded/tensor-parallel"),
+        (["run", "embedded/tensor-parallel", "--only", "tp9"], "no such leg; there is tp1, tp3, tp4"),
+        (["run", "embedded/tensor-parallel", "--out", "empty"], "is a file"),
+        (["run", "embedded/tensor-parallel", "--out", "full"], "holds files that are not from a run"),
+        (["validate"], "parity.yml: no such file; `parity init`"),
+        (["report", "nowhere"], "no such file"),
+        (["report", "empty"], "not a result of format parity.result/1"),
+        (["run", "--steps", "0"], "--steps"),
+        (["lauf"], "No such command"),
+    ],
+)
+def test_a_mistake_is_told_without_a_traceback_and_ends_with_code_2(
+    tmp_path: Path, words: list[str], expected: str
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00" * 10)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").touch()
+    done = parity(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_leg_larger_than_the_machine_ends_with_code_4_before_anything_starts(tmp_path: Path) -> None:
+    done = parity("run", "embedded/tensor-parallel", "--slots", 3, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "tp4" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = parity("run", "embedded/tensor-parallel", "--device", "cuda", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 4
+    assert "GPUs" in done.stderr
+
+
+def test_init_writes_a_valid_suite_and_never_overwrites(tmp_path: Path) -> None:
+    assert parity("init", cwd=tmp_path).returncode == 0
+    assert parity("validate", cwd=tmp_path).returncode == 0
+    done = parity("init", cwd=tmp_path)
+    assert (done.returncode, "--force" in done.stderr) == (2, True)
+
+
+def test_output_survives_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+    base = jsonl(tmp_path / "a.jsonl", rows())
+    done = parity("compare", "--baseline", base, "--candidate", base, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
+    base = jsonl(tmp_path / "a.jsonl", rows())
+    line = f"{sys.executable} -m parity compare --baseline {base} --candidate {base} | head -n 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_fault_of_our_own_is_never_taken_for_a_verdict() -> None:
+    code = (
+        "import sys, parity.cli, parity.suite\n"
+        "def broken(*a): raise RuntimeError('inner')\n"
+        "parity.suite.load = broken\n"
+        "sys.argv = ['parity', 'validate', 'embedded/tensor-parallel']\n"
+        "parity.cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "this is no verdict" in done.stderr
+
+
+def test_every_option_of_every_command_has_a_help_text() -> None:
+    for command in ("run", "compare", "validate", "init", "report"):
+        done = parity(command, "--help")
+        assert done.returncode == 0
+        bare = re.findall(r"^  --[\w-]+(?: \S+)?\s*$(?!\n {10,})", done.stdout, re.MULTILINE)
+        assert not bare, (command, bare)
