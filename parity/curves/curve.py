@@ -16,6 +16,9 @@ class Resolution:
     Attributes:
         decimals: most digits after the point seen in any value.
         significant: most significant digits seen in any value.
+
+    Both are taken from the values, so a lower bound that is exact once a curve has several distinct values.
+    A curve that is 0.001 all along was printed like the source's other metrics if those are in full.
     """
 
     decimals: int
@@ -50,7 +53,8 @@ class Curve:
         steps: int64, shape (n,), strictly increasing.
         values: float64, shape (n,); may hold NaN and infinities, as the run wrote them.
         resolution: how finely the source printed the values.
-        conflicts: steps with several different values; `values` holds the first of them.
+        conflicts: steps with several different values (the first 1,000 such steps); `values` holds the first
+            value of each.
         missing: steps that the source names without a value (null or absent) for this metric.
     """
 
@@ -79,6 +83,8 @@ class LegCurves:
         curves: by metric name. Only metrics that have at least one value.
         notes: what was odd and how it was taken.
         environment: what the recorder wrote about the leg; empty for other formats.
+        start: who wrote the recorder's file: `run_id`, `leg`, `rank`, `world_size`, `time`; empty for other
+            formats.
         finished: True or False where the format says whether the run reached its end, else None.
     """
 
@@ -87,4 +93,5 @@ class LegCurves:
     curves: Mapping[str, Curve]
     notes: tuple[Note, ...] = ()
     environment: Mapping[str, object] = field(default_factory=dict)
+    start: Mapping[str, object] = field(default_factory=dict)
     finished: bool | None = None
