@@ -1,0 +1,47 @@
+"""What a log format is, and finding the ones there are."""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from parity.curves.curve import LegCurves
+from parity.curves.keys import Keys
+
+__all__ = ["Format", "formats"]
+
+
+class Format(Protocol):
+    """A log format: one module in this folder, with an object of this shape named `FORMAT`."""
+
+    @property
+    def name(self) -> str:
+        """As users write it in `format:`."""
+
+    @property
+    def generic(self) -> bool:
+        """Whether other formats are special cases of this one; it is then asked only if none of them matches."""
+
+    def matches(self, head: str) -> str | None:
+        """What in the first characters of a source shows this format ("40 lines matched"), or None."""
+
+    def read(self, lines: Iterator[str], source: str, keys: Keys | None) -> LegCurves:
+        """The curves in `lines`.
+
+        Args:
+            source: the path, for messages.
+            keys: which key holds which metric; None or absent metrics: the format's own names.
+
+        Raises:
+            UsageError: nothing in the source can be taken as a leg's curves, or a key is nowhere.
+        """
+
+
+@functools.cache
+def formats() -> Mapping[str, Format]:
+    """Every format by name, found by looking through this folder."""
+    package = importlib.import_module("parity.curves")
+    modules = [importlib.import_module(f"parity.curves.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
+    found: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
+    return {one.name: one for one in sorted(found, key=lambda one: one.name)}
