@@ -1,0 +1,114 @@
+"""Options that fit, and those that do not."""
+
+import math
+import subprocess
+import sys
+from dataclasses import fields, replace
+
+import pytest
+
+from parity.layout import Layout
+from parity.train.arguments import Arguments, parse, to_argv
+from parity.train.options import TrainOptions, problems
+
+DEFAULT = TrainOptions()
+
+
+@pytest.mark.parametrize("tp", range(1, 9))
+def test_every_tp_up_to_the_kv_heads_fits(tp: int) -> None:
+    assert problems(DEFAULT, Layout(tp=tp)) == []
+
+
+def test_more_ranks_than_kv_heads_is_told_with_the_limit() -> None:
+    (name, sentence), *others = problems(DEFAULT, Layout(tp=9))
+    assert (name, others) == ("layout.tp", [])
+    assert sentence == "9 ranks cannot share 8 KV heads: give at most 8, or raise trainer.kv_heads"
+
+
+def test_query_heads_that_kv_heads_do_not_divide() -> None:
+    ((name, sentence),) = problems(replace(DEFAULT, heads=12), Layout())
+    assert name == "trainer.heads"
+    assert "12 is no multiple of the 8 KV heads" in sentence
+
+
+def test_sequence_parallel_with_fewer_tokens_than_ranks() -> None:
+    short = replace(DEFAULT, seq_len=3, sequence_parallel=True)
+    assert problems(short, Layout(tp=3)) == []
+    ((name, sentence),) = problems(short, Layout(tp=4))
+    assert name == "layout.tp"
+    assert "4 ranks cannot share 3 tokens" in sentence
+    assert problems(replace(short, sequence_parallel=False), Layout(tp=4)) == []
+
+
+@pytest.mark.parametrize("axis", ["dp", "fsdp", "pp", "ep", "cp"])
+def test_an_axis_that_the_trainer_lacks_is_never_ignored(axis: str) -> None:
+    ((name, sentence),) = problems(DEFAULT, Layout(**{axis: 2}))
+    assert name == f"layout.{axis}"
+    assert f"no {axis} axis yet" in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, 0) for name in ("layers", "hidden", "kv_heads", "ffn", "seq_len", "micro_batch", "threads")),
+        ("accumulate", -1),
+        ("head_dim", 15),
+        ("vocab", 1),
+        ("lr", 0.0),
+        ("lr", math.nan),
+        ("lr", math.inf),
+        ("rope_theta", -1.0),
+        ("weight_decay", -0.1),
+        ("clip", math.nan),
+    ],
+)
+def test_a_bad_number_is_named(name: str, value: float) -> None:
+    assert f"trainer.{name}" in [found for found, _ in problems(replace(DEFAULT, **{name: value}), Layout())]
+
+
+def test_all_mistakes_come_at_once() -> None:
+    found = problems(replace(DEFAULT, lr=-1.0, heads=12), Layout(tp=16, pp=2))
+    assert [name for name, _ in found] == ["trainer.heads", "trainer.lr", "layout.pp", "layout.tp"]
+
+
+def test_every_field_says_what_it_means() -> None:
+    assert all(field.metadata["help"] for field in fields(TrainOptions))
+
+
+def test_a_command_line_reads_back_as_what_wrote_it() -> None:
+    options = replace(DEFAULT, bias=True, lr=3e-4, dtype="fp64", tp_cut="rows", sequence_parallel=True, kv_heads=4)
+    arguments = Arguments(options, Layout(tp=3), 7, 5, "cpu")
+    assert parse(to_argv(arguments)) == arguments
+
+
+def test_the_default_command_line_names_no_option() -> None:
+    argv = to_argv(Arguments(DEFAULT, Layout(), 40, 0, "cpu"))
+    assert argv == ["--steps", "40", "--seed", "0", "--device", "cpu"]
+    assert parse([]) == Arguments(DEFAULT, Layout(), 40, 0, "cpu")
+
+
+def test_a_switch_that_is_on_by_default_could_be_turned_off() -> None:
+    assert parse(["--bias", "--no-bias"]).options == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "argv", [["--steps", "0"], ["--seed", "-1"], ["--dtype", "fp8"], ["--tp", "x"], ["--laye", "2"]]
+)
+def test_a_malformed_command_line_exits_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        parse(argv)
+    assert exit_.value.code == 2
+    assert argv[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--tp", "99"]])
+def test_help_and_mistakes_do_not_wait_for_torch(argv: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from parity.train.__main__ import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *argv], check=False, capture_output=True)
+    assert done.returncode == 0
