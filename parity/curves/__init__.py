@@ -10,9 +10,10 @@ import os
 from parity.curves.curve import Conflict, Curve, LegCurves, Note, Resolution
 from parity.curves.formats import Format, formats
 from parity.curves.keys import Keys
-from parity.curves.notes import Notes, plain, refusal
+from parity.curves.notes import Notes, refusal
 from parity.curves.opening import Limits, open_lines
 from parity.errors import UsageError
+from parity.plain import plain
 
 __all__ = [
     "Conflict",
@@ -24,7 +25,6 @@ __all__ = [
     "Note",
     "Resolution",
     "formats",
-    "plain",
     "read",
 ]
 

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from parity.curves.curve import Conflict, Curve, Resolution
 from parity.curves.keys import lookup
-from parity.curves.notes import Notes, plain, refusal
+from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import ABSENT, LARGEST_STEP, as_step, cells, resolution
 from parity.curves.records import Record
+from parity.plain import plain
 
 __all__ = ["Gather"]
 

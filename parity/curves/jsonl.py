@@ -10,10 +10,11 @@ import numpy as np
 from parity.curves.curve import LegCurves
 from parity.curves.gather import Gather
 from parity.curves.keys import DEFAULTS, Keys, chosen, listed, lookalikes, lookup, names
-from parity.curves.notes import Notes, plain, refusal
+from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import ABSENT, as_number
 from parity.curves.records import Record, objects
 from parity.errors import UsageError
+from parity.plain import plain
 
 __all__ = ["FORMAT", "JsonLines"]
 

@@ -3,10 +3,10 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
-from parity.curves.notes import plain
 from parity.curves.numbers import ABSENT
 from parity.curves.records import Record
 from parity.errors import UsageError
+from parity.plain import plain
 
 __all__ = ["DEFAULTS", "Keys", "chosen", "listed", "lookalikes", "lookup", "names"]
 

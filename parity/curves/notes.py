@@ -1,37 +1,17 @@
 """What a reader noticed, bounded in number and length, and safe to print."""
 
-import re
-import unicodedata
 from dataclasses import dataclass, field
 
 from parity.curves.curve import Note
 from parity.errors import UsageError
+from parity.plain import plain
 
-__all__ = ["Notes", "plain", "refusal"]
+__all__ = ["Notes", "refusal"]
 
 # Past some twenty a person reads none of them, and a hostile log could make millions.
 MOST = 20
 # Enough to find the place; the rest is counted.
 LINES_NAMED = 3
-# Longer than any sentence here with its key names, short enough for one terminal line or two.
-LENGTH = 200
-
-# CSI (colours, cursor) and OSC (window titles, hyperlinks, ended by BEL or ST); dropping only the escape
-# character would leave their parameters in the text.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?", re.DOTALL)
-_SPACES = re.compile(r"\s+")
-# Control, format (bidirectional overrides, zero width), surrogate, private and unassigned characters: they
-# can hide text, reorder it, or fail to encode.
-_UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn"}
-
-
-def plain(text: object, length: int = LENGTH) -> str:
-    """`text` on one line, without escapes and unprintable characters, at most `length` characters."""
-    # A key may be a megabyte long; four times the length leaves room for what is dropped.
-    some = str(text)[: 4 * length]
-    one_line = _SPACES.sub(" ", _ESCAPES.sub("", some)).strip()
-    shown = "".join(c for c in one_line if unicodedata.category(c) not in _UNPRINTABLE)
-    return shown if len(shown) <= length else shown[: length - 1] + "…"
 
 
 def refusal(source: str, why: str) -> UsageError:

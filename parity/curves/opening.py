@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from parity.curves.notes import Notes, plain, refusal
+from parity.curves.notes import Notes, refusal
+from parity.plain import plain
 
 __all__ = ["Limits", "Opened", "open_lines"]
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from parity.curves.curve import LegCurves
 from parity.curves.gather import Gather
 from parity.curves.keys import Keys, chosen, listed, lookalikes
-from parity.curves.notes import Notes, plain, refusal
+from parity.curves.notes import Notes, refusal
 from parity.curves.records import Record, objects
 from parity.errors import UsageError
+from parity.plain import plain
 
 __all__ = ["FORMAT", "VERSION", "Recorder"]
 

@@ -1,0 +1,248 @@
+"""Whole runs: real ranks, real files, real signals."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import psutil
+import pytest
+import yaml
+
+from parity.schemas import FOLDER
+from tests.test_cli import parity
+
+pytestmark = pytest.mark.slow
+
+# A trainer of somebody else: no recorder, writes its own metrics; what it does wrong is an argument.
+TRAINER = """\
+import json, math, os, sys, time
+out, steps, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "good"
+if mode == "nothing":
+    sys.exit(0)
+if mode == "crash":
+    raise ValueError("heads 16 do not divide by 3")
+with open(out, "w") as log:
+    for step in range(steps):
+        if mode == "die" and step == 5:
+            os.abort()
+        loss = 6 - step / 13 + (1e-3 if mode == "wrong" and step > 3 else 0)
+        log.write(json.dumps({"step": step, "loss": loss, "grad_norm": 2 + math.sin(step) / 7}) + "\\n")
+        log.flush()
+        if mode == "slow":
+            time.sleep(60)
+if mode == "teardown":
+    os.abort()
+"""
+
+
+def suite(tmp_path: Path, legs: dict[str, Any], control: str | None = None, **more: object) -> Path:
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    names = list(legs)
+    compare = {"baseline": names[0], "candidate": names[1], **({"control": control} if control else {})}
+    content = {
+        "name": "somebody-s",
+        "steps": 20,
+        "trainer": {"command": f"{sys.executable} trainer.py {{out}}/metrics.jsonl {{steps}}"},
+        "source": "{out}/metrics.jsonl",
+        "legs": legs,
+        "compare": [compare],
+        **more,
+    }
+    path = tmp_path / "parity.yml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+def command(mode: str, out: str = "{out}/metrics.jsonl") -> dict[str, str]:
+    return {"command": f"{sys.executable} trainer.py {out} {{steps}} {mode}"}
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    jsonschema.validate(result, json.loads((FOLDER / "result.schema.json").read_text()))
+    return result
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the embedded suite, for several tests to look at."""
+    folder = tmp_path_factory.mktemp("embedded")
+    done = parity("run", "embedded/tensor-parallel", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parity: pass · uneven-tensor-parallel" in done.stdout
+    assert "worst step" in done.stdout
+    return folder / "parity-out"
+
+
+def test_the_embedded_suite_leaves_the_run_directory_of_the_design(embedded: Path) -> None:
+    found = {str(path.relative_to(embedded)) for path in embedded.rglob("*") if path.is_file()}
+    expected = {"result.json", "report.md", "suite.json"}
+    for leg, ranks in (("tp1", 1), ("tp3", 3), ("tp4", 4)):
+        expected |= {f"legs/{leg}/leg.json"}
+        expected |= {f"legs/{leg}/rank-{rank}.{kind}" for rank in range(ranks) for kind in ("log", "jsonl")}
+    assert found == expected
+
+
+def test_the_embedded_suite_passes_every_check_on_every_metric(embedded: Path) -> None:
+    comparison = result_of(embedded)["comparisons"][0]
+    assert {one["check"]: one["status"] for one in comparison["outcomes"]} == dict.fromkeys(
+        ("complete", "finite", "trained", "forward", "loss", "grad_norm", "drift", "control"), "pass"
+    )
+    assert comparison["profile"] == "fp32-cpu"
+    assert comparison["profile_reason"] == "from dtype fp32 on CPU"
+    for metric in comparison["metrics"]:
+        assert metric["worst_step"] in [row["step"] for row in metric["window"]]
+        assert metric["worst_step"] in [row["step"] for row in metric["sample"]]
+
+
+def test_the_report_has_its_parts_in_order(embedded: Path) -> None:
+    text = (embedded / "report.md").read_text()
+    parts = ["# ✅ parity: pass", "## Comparisons", "## Worst step", "## Whole run", "## Reproduce", "## Legs"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "parity run embedded/tensor-parallel" in text
+
+
+def test_a_moved_run_directory_can_be_judged_again(embedded: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(embedded, moved)
+    done = parity("compare", moved, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, after = result_of(embedded), result_of(moved)
+    assert before["comparisons"] == after["comparisons"]
+
+
+def test_a_tampered_run_directory_is_refused_in_one_line(embedded: Path, tmp_path: Path) -> None:
+    for name, content in {
+        "suite.json": "{}",
+        "legs/tp1/leg.json": '{"name": 3}',
+    }.items():
+        moved = tmp_path / name.replace("/", "-")
+        shutil.copytree(embedded, moved)
+        (moved / name).write_text(content)
+        done = parity("compare", moved, cwd=tmp_path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_a_leg_whose_record_is_a_link_out_of_the_run_directory_is_not_read(embedded: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "linked"
+    shutil.copytree(embedded, moved)
+    record = moved / "legs" / "tp3" / "rank-0.jsonl"
+    secret = tmp_path / "secret.jsonl"
+    record.rename(secret)
+    record.symlink_to(secret)
+    assert parity("compare", moved, cwd=tmp_path).returncode == 4
+
+
+def test_attention_cut_through_its_heads_is_a_wrong_forward(tmp_path: Path) -> None:
+    done = parity("run", "embedded/tensor-parallel-cut-by-rows", "--steps", 12, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = (tmp_path / "parity-out" / "report.md").read_text()
+    assert "❌ parity: fail" in report
+    assert "before any update" in report
+    outcome = result_of(tmp_path / "parity-out")["comparisons"][0]["outcomes"][3]
+    assert (outcome["check"], outcome["status"]) == ("forward", "fail")
+    assert outcome["gaps"][0]["worst"] > 1e-3
+
+
+def test_running_one_leg_again_keeps_the_others_and_a_whole_run_moves_them_aside(
+    embedded: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(embedded, out)
+    done = parity("run", "embedded/tensor-parallel", "--only", "tp1", "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert result_of(out)["verdict"] == "pass"
+    done = parity("run", "embedded/tensor-parallel", "--only", "tp1", "--steps", 3, "--out", tmp_path / "new")
+    assert done.returncode == 3
+    assert "tp3 was not run" in done.stdout
+    done = parity("run", "embedded/tensor-parallel", "--steps", 3, "--out", tmp_path / "new")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "new.1" / "legs" / "tp1" / "rank-0.jsonl").exists()
+
+
+def test_somebody_s_trainer_by_a_command(tmp_path: Path) -> None:
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}}, "tp4": {"layout": {"tp": 4}}}, "tp4")
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = result_of(tmp_path / "out")
+    assert [leg["format"] for leg in result["legs"]] == ["jsonl"] * 3
+    assert "assumed" in result["comparisons"][0]["profile_reason"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "said"),
+    [
+        ("wrong", 1, "loss 16 of 20 steps beyond what is allowed, the first at step 4"),
+        ("crash", 4, "ValueError: heads 16 do not divide by 3"),
+        ("die", 4, "tp3 failed"),
+        ("nothing", 4, "the leg wrote no such file"),
+        ("teardown", 0, "wrote its whole curve and then failed"),
+    ],
+)
+def test_how_a_leg_ends_and_what_it_wrote_are_told_apart(tmp_path: Path, mode: str, code: int, said: str) -> None:
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}, **command(mode)}})
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stdout
+    # Whatever became of tp3, tp1 was run and kept.
+    assert json.loads((tmp_path / "out" / "legs" / "tp1" / "leg.json").read_text())["status"] == "finished"
+    assert (tmp_path / "out" / "report.md").exists()
+
+
+def test_a_leg_over_its_time_limit_is_an_error_that_names_the_limit(tmp_path: Path) -> None:
+    path = suite(tmp_path, {"tp1": {}, "tp3": {**command("slow"), "timeout": "2s"}})
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    leg = json.loads((tmp_path / "out" / "legs" / "tp3" / "leg.json").read_text())
+    assert leg["status"] == "timed out"
+    assert "tp3 timed out" in done.stdout
+
+
+def test_metrics_written_outside_the_run_directory_are_taken_into_it(tmp_path: Path) -> None:
+    legs = {name: {**command("good", f"{name}.jsonl"), "source": f"{name}.jsonl"} for name in ("tp1", "tp3")}
+    done = parity("run", suite(tmp_path, legs), "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "out" / "legs" / "tp1" / "source.tp1.jsonl").exists()
+
+
+def test_metrics_left_by_another_run_are_not_taken_for_this_one_s(tmp_path: Path) -> None:
+    (tmp_path / "old.jsonl").write_text('{"step": 0, "loss": 6.0}\n')
+    os.utime(tmp_path / "old.jsonl", (1e9, 1e9))
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"command": "true", "source": "old.jsonl"}})
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert "not written by this run" in done.stdout
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_every_rank_and_keeps_what_was_computed(tmp_path: Path, signum: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "parity", "run", "embedded/tensor-parallel", "--steps", "100000", "--out", "out"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    record = tmp_path / "out" / "legs" / "tp3" / "rank-0.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (record.exists() and record.stat().st_size > 1000):
+        time.sleep(0.1)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 5
+    process.send_signal(signum)
+    said, _ = process.communicate(timeout=15)
+    assert process.returncode == 4, said
+    gone, alive = psutil.wait_procs(family, timeout=1)
+    assert not alive
+    assert len(gone) == len(family)
+    result = result_of(tmp_path / "out")
+    assert {leg["status"] for leg in result["legs"]} == {"interrupted"}
+    assert "interrupted" in said
