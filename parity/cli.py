@@ -228,7 +228,8 @@ def compare(
 ) -> int:
     """Judge a run directory again, or logs that exist already."""
     from parity.checks import CHECKS
-    from parity.judge import LogSource, judge_logs, judge_run
+    from parity.judge import judge_run
+    from parity.judge_logs import LogSource, judge_logs
     from parity.rundir import RunDirectory
     from parity.suite import Bounds, BoundsByMetric
 
@@ -245,7 +246,7 @@ def compare(
     paths = {"baseline": baseline, "candidate": candidate, **({"control": control} if control else {})}
     firsts = {"candidate": candidate_first_step, "control": control_first_step}
     sources = {
-        role: LogSource(role, path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0)
+        role: LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0)
         for role, path in paths.items()
     }
     bounds: BoundsByMetric = BoundsByMetric(

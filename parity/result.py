@@ -1,11 +1,13 @@
 """The one thing that every report is rendered from: `result.json`, versioned."""
 
 import math
+import time
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
 
+from parity import __version__
 from parity.errors import UsageError
 
 __all__ = [
@@ -42,6 +44,10 @@ Number = Annotated[
 ]
 Status = Literal["pass", "fail", "not run"]
 VerdictName = Literal["pass", "fail", "inconclusive", "error"]
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class _Model(BaseModel):
@@ -135,6 +141,7 @@ class LegResult(_Model):
     """One leg: what ran, and how it ended. For `parity compare` on files, only where it was read from."""
 
     name: str
+    run_id: str | None = None
     status: str
     layout: dict[str, int] = {}
     ranks: int | None = None
@@ -157,8 +164,8 @@ class Result(_Model):
     """A suite's whole result."""
 
     format: Literal["parity.result/1"] = FORMAT
-    parity_version: str
-    created: str = Field(description="UTC, ISO 8601.")
+    parity_version: str = __version__
+    created: str = Field(default_factory=_now, description="UTC, ISO 8601.")
     suite: str
     run_id: str | None = None
     steps: int | None = None

@@ -133,6 +133,7 @@ class _LegWriter:
         plan.directory.write_leg(
             LegResult(
                 name=end.name,
+                run_id=self.plan.snapshot.run_id,
                 status=status,
                 layout=leg.sizes().sizes(),
                 ranks=leg.ranks,

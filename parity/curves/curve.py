@@ -1,7 +1,7 @@
 """What a reader hands on: the curves of one leg, with the precision they were written in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,3 +95,18 @@ class LegCurves:
     environment: Mapping[str, object] = field(default_factory=dict)
     start: Mapping[str, object] = field(default_factory=dict)
     finished: bool | None = None
+
+    def counted_from(self, first_step: int) -> "LegCurves":
+        """The same curves with steps counted from 0, where the source calls the first one `first_step`."""
+        if not first_step:
+            return self
+        moved = {
+            metric: replace(
+                curve,
+                steps=curve.steps - first_step,
+                conflicts=tuple(replace(one, step=one.step - first_step) for one in curve.conflicts),
+                missing=tuple(step - first_step for step in curve.missing),
+            )
+            for metric, curve in self.curves.items()
+        }
+        return replace(self, curves=moved)

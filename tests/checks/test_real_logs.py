@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.judge import LogSource, judge_logs
+from parity.judge_logs import LogSource, judge_logs
 from parity.result import ComparisonResult
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
@@ -21,7 +21,7 @@ def judged(
     baseline: str, candidate: str, control: str | None = None, keys: dict[str, str] | None = None
 ) -> ComparisonResult:
     paths = {"baseline": baseline, "candidate": candidate, **({"control": control} if control else {})}
-    sources = {role: LogSource(role, LOGS / path, keys=keys) for role, path in paths.items()}
+    sources = {role: LogSource(LOGS / path, keys=keys) for role, path in paths.items()}
     return judge_logs(sources, profile="fp32-cpu").comparisons[0]
 
 
