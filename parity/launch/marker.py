@@ -1,0 +1,67 @@
+"""Find every process of a leg, whatever session it moved to and whoever its parent is now."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import psutil
+
+__all__ = ["LEG", "PLACEHOLDER", "RUN", "environment", "members", "send"]
+
+RUN = "PARITY_RUN_ID"
+LEG = "PARITY_LEG"
+PLACEHOLDER = " " * 255  # holds any leg name, as this names a folder; see `linux.overwrite_environ`
+
+
+def environment(run_id: str, leg: str, directory: str | os.PathLike[str]) -> dict[str, str]:
+    """The variables that mark a leg's processes and tell the recorder where to write."""
+    return {RUN: run_id, LEG: leg, "PARITY_RECORD_DIR": os.fspath(directory)}
+
+
+def members(run_id: str, leg: str | None, roots: Iterable[int] = ()) -> list[psutil.Process]:
+    """The living processes of a leg, or of the whole run for `leg=None`; zombies left out.
+
+    A process belongs to the leg if its environment says so (children inherit that, daemons too), if it is in
+    a session that one of `roots` opened, or if it descends from one of these. This process and the ones that
+    started it are never among them.
+    """
+    roots = set(roots)
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found: dict[int, psutil.Process] = {}
+    children: dict[int, list[psutil.Process]] = defaultdict(list)
+    for process in psutil.process_iter(["ppid", "status", "environ"]):
+        if process.info["status"] == psutil.STATUS_ZOMBIE or process.pid in ours:
+            continue
+        children[process.info["ppid"]].append(process)
+        if process.pid in roots or _session(process.pid) in roots or _marked(process.info, run_id, leg):
+            found[process.pid] = process
+    queue = list(found)
+    while queue:
+        for child in children[queue.pop()]:
+            if child.pid not in found:
+                found[child.pid] = child
+                queue.append(child.pid)
+    return list(found.values())
+
+
+def _marked(info: Mapping[str, object], run_id: str, leg: str | None) -> bool:
+    environ = info["environ"]
+    if not isinstance(environ, dict) or environ.get(RUN) != run_id:
+        return False
+    return leg is None or environ.get(LEG) == leg
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def send(processes: Iterable[psutil.Process], signum: int) -> None:
+    """Signal each process that is still there; psutil holds a process apart from a later one of the same id."""
+    for process in processes:
+        try:
+            process.send_signal(signum)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue

@@ -1,0 +1,80 @@
+"""What a leg is to the launcher, and how it ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["LegEnd", "LegPlan", "Status"]
+
+Status = Literal["finished", "failed", "timed out", "interrupted", "not started"]
+
+
+@dataclass(frozen=True)
+class LegPlan:
+    """One leg to run. Either `module` or `command` says what.
+
+    Attributes:
+        name: the leg's name; unique in a run.
+        ranks: world size, and so the slots the leg takes.
+        directory: where its logs and records go; the launcher creates it, and removes an earlier run's
+            `rank-*.log`, `rank-*.jsonl` and `command.log` from it.
+        module: an importable package such as `parity.train`, whose `__main__.main(argv)` runs in every rank,
+            in processes forked from one that has imported torch already.
+        argv: arguments for the module.
+        command: a line for `sh -c`, or a list of arguments, run once; it starts its own ranks.
+        env: additions to the environment.
+        cwd: working folder; None for the current one.
+        timeout: wall-clock seconds from the start of its processes to the end of the last one.
+        cuda: ranks take GPUs, and `CUDA_VISIBLE_DEVICES` gets the leg's own.
+        peer_grace: seconds that embedded ranks get to fail by themselves, and to write why, after one failed.
+        progress: file of JSON lines with `step` and perhaps `loss`, followed while the leg runs;
+            None for `rank-0.jsonl` in `directory`.
+    """
+
+    name: str
+    ranks: int
+    directory: Path
+    module: str | None = None
+    argv: tuple[str, ...] = ()
+    command: str | tuple[str, ...] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    timeout: float = 1800.0
+    cuda: bool = False
+    peer_grace: float = 5.0
+    progress: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.module is None) == (self.command is None):
+            raise ValueError(f"leg {self.name}: give either a module or a command")
+        if self.ranks < 1:
+            raise ValueError(f"leg {self.name}: a leg has at least one rank, not {self.ranks}")
+
+
+@dataclass(frozen=True)
+class LegEnd:
+    """How a leg ended, as far as its processes tell. Whether its curve is complete is judged by reading it.
+
+    Attributes:
+        name: the leg.
+        status: `finished` means that every rank, or the command, ended with exit code 0.
+        exit_code: of the first failing rank or of the command, negative for a signal; 0 when finished; None
+            when the leg was ended by its time limit or an interruption, or never started.
+        seconds: wall time from the start of its processes to the end of the last one.
+        device_seconds: wall time times ranks.
+        failing_rank: the rank that failed first, where that can be told.
+        error: one line, that rank's own error rather than what its failure did to the others.
+        leftovers: processes still there after the leg's own end, and killed.
+        last_steps: the last step that each rank recorded.
+    """
+
+    name: str
+    status: Status
+    exit_code: int | None = None
+    seconds: float = 0.0
+    device_seconds: float = 0.0
+    failing_rank: int | None = None
+    error: str | None = None
+    leftovers: int = 0
+    last_steps: Mapping[int, int] = field(default_factory=dict)

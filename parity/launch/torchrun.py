@@ -1,0 +1,76 @@
+"""Have torchrun keep every rank's output apart, and read what it says of a failure.
+
+torchrun takes each option that its command line does not give from a variable `PET_<OPTION>`, so the command
+need not change. Its workers' output still reaches the command's own output, as a pipe behind it may want that.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from parity.launch.files import open_regular
+
+__all__ = ["FOLDER", "failures", "gather", "variables"]
+
+FOLDER = "torchrun"  # in the leg's directory
+
+FAILURE = re.compile(r"^\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*$\s*^\s*exitcode\s*:\s*(-?\d+)", re.MULTILINE)
+
+
+def variables(directory: Path, run_id: str, port: int) -> dict[str, str]:
+    """The environment that turns these options on. `--standalone` picks a port and an id of its own."""
+    return {
+        "PET_LOG_DIR": str(directory / FOLDER),
+        "PET_TEE": "3",  # both streams of every rank: into files, and on
+        "PET_MASTER_PORT": str(port),
+        "PET_RDZV_ID": re.sub(r"[^\w.-]", "_", run_id),  # becomes part of a folder's name
+    }
+
+
+def gather(directory: Path) -> list[int]:
+    """Write each rank's output, standard output first, into `rank-<r>.log`; returns the ranks found.
+
+    Order between the two streams is lost: torchrun writes two files. Restarted attempts follow one another.
+    """
+    ranks: dict[int, list[Path]] = {}
+    for path in sorted((directory / FOLDER).glob("*/attempt_*/*/std*.log"), key=_order):
+        if path.parent.name.isdigit():
+            ranks.setdefault(int(path.parent.name), []).append(path)
+    for rank, parts in ranks.items():
+        _join(parts, directory / f"rank-{rank}.log")
+    return sorted(ranks)
+
+
+def _order(path: Path) -> tuple[int, str]:
+    attempt = path.parent.parent.name.removeprefix("attempt_")
+    return (int(attempt) if attempt.isdigit() else 0, "01"[path.name == "stderr.log"])
+
+
+def _join(parts: list[Path], target: Path) -> None:
+    """Put files one after another. The target is replaced, so that a link planted there is not written through."""
+    draft = target.with_name(target.name + ".part")
+    draft.unlink(missing_ok=True)
+    with draft.open("xb") as out:
+        last = b"\n"
+        for part in parts:
+            fd = open_regular(part)
+            if fd is None:
+                continue
+            with open(fd, "rb") as file:
+                while chunk := file.read(1 << 20):
+                    if last != b"\n" and file.tell() == len(chunk):  # the stream before stopped mid-line
+                        out.write(b"\n")
+                    out.write(chunk)
+                    last = chunk[-1:]
+    draft.replace(target)
+
+
+def failures(output: str) -> Mapping[int, int]:
+    """Exit code by rank, the one that torchrun saw first in front, from the report that it prints."""
+    _, _, report = output.rpartition("Root Cause (first observed failure)")
+    found = [(int(rank), int(code)) for rank, code in FAILURE.findall(report)]
+    found += [(int(rank), int(code)) for rank, code in FAILURE.findall(output)]
+    codes: dict[int, int] = {}
+    for rank, code in found:
+        codes.setdefault(rank, code)
+    return codes
