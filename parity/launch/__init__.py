@@ -1,0 +1,27 @@
+"""Start a leg, watch it, end it."""
+
+from parity.launch.events import (
+    Event,
+    Interrupted,
+    LegEnding,
+    LegFinished,
+    LegProgress,
+    LegStarted,
+    TorchImported,
+)
+from parity.launch.plan import LegEnd, LegPlan, Status
+from parity.launch.runner import run_legs
+
+__all__ = [
+    "Event",
+    "Interrupted",
+    "LegEnd",
+    "LegEnding",
+    "LegFinished",
+    "LegPlan",
+    "LegProgress",
+    "LegStarted",
+    "Status",
+    "TorchImported",
+    "run_legs",
+]

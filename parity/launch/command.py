@@ -1,0 +1,131 @@
+"""A leg that is a command: it runs once and starts its ranks itself, as torchrun does."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from parity.launch import torchrun
+from parity.launch.events import Event, LegStarted
+from parity.launch.failure import Symptom, describe_exit, first_failure, symptom
+from parity.launch.files import tail
+from parity.launch.leg import Leg, StartError
+from parity.launch.plan import LegPlan
+
+__all__ = ["CommandLeg"]
+
+
+class CommandLeg(Leg):
+    """Runs the command in a session of its own.
+
+    `command.log` is what the command printed, whole. Each rank's own output is in `rank-<r>.log` where torchrun
+    wrote it apart; with a single rank and no torchrun, `rank-0.log` is a second name of `command.log`. Ranks
+    that another launcher starts, more than one of them, are told apart in `command.log` only as it prints them.
+    """
+
+    def __init__(self, plan: LegPlan, run_id: str, gpus: tuple[str, ...], emit: Callable[[Event], None]) -> None:
+        super().__init__(plan, run_id, gpus, emit)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = 0.0
+        self._apart: list[int] = []  # ranks whose output torchrun kept apart
+
+    def start(self) -> None:
+        self.prepare()
+        command = self.plan.command
+        assert command is not None
+        port = _free_port()
+        env = {
+            # As torchrun does for several ranks, and so that one rank sums in the same order as these.
+            "OMP_NUM_THREADS": "1",
+            **os.environ,
+            **torchrun.variables(self.plan.directory.absolute(), self.run_id, port),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            **self.environment(),
+        }
+        argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        log = os.open(self._command_log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.plan.cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise StartError(f"no such command: {argv[0]}", 127) from None
+        except PermissionError:
+            raise StartError(f"not allowed to run: {argv[0]}", 126) from None
+        finally:
+            os.close(log)
+        with contextlib.suppress(OSError):  # wakes the loop; without it the next tick notices
+            self.wake = [os.pidfd_open(self._process.pid)]
+        self.running()
+        self.emit(LegStarted(self.plan.name, self.plan.ranks, self.gpus, port))
+
+    def poll(self) -> bool:
+        if self._process is None:
+            return True
+        if self._process.poll() is None:
+            return False
+        self._ended = self._ended or time.time()
+        return True
+
+    def roots(self) -> list[int]:
+        return [] if self._process is None else [self._process.pid]
+
+    def close(self) -> None:
+        for fd in self.wake:
+            os.close(fd)
+        self.wake = []
+
+    def gather(self) -> None:
+        self._apart = torchrun.gather(self.plan.directory)
+        if not self._apart and self.plan.ranks == 1 and not self._log(0).exists():
+            os.link(self._command_log, self._log(0))
+
+    def failure(self) -> Symptom | None:
+        code = self._process.returncode if self._process is not None else None
+        if code == 0:
+            return None
+        codes = torchrun.failures(tail(self._command_log))
+        # A rank that torchrun does not name was ended by it, or failed in the same moment; what its log says
+        # counts only if those named fell to another one's end.
+        first = self._first(codes, codes)
+        if first is None or first.echo:
+            first = self._first(range(self.plan.ranks), codes)
+        if first is not None and not (first.echo and code != 1):
+            return first if first.exit_code is not None else replace(first, exit_code=code)
+        whole = symptom(None, code, self._ended, self._command_log)
+        if whole is None or code != 127:
+            return whole
+        said = whole.error.partition("last output: ")[2]
+        return replace(whole, error=f"no such command ({describe_exit(code)}): {said}")
+
+    def _first(self, ranks: Iterable[int], codes: Mapping[int, int]) -> Symptom | None:
+        found = []
+        for place, rank in enumerate(ranks):
+            log = self._log(rank)
+            # There is no clock of the rank's own: take when it last wrote something, else torchrun's order.
+            when = log.stat().st_mtime if rank in self._apart else self._ended + place
+            found.append(symptom(rank, codes.get(rank), when, log, self._record(rank)))
+        return first_failure(one for one in found if one is not None)
+
+    @property
+    def _command_log(self) -> Path:
+        return self.plan.directory / "command.log"
+
+
+def _free_port() -> int:
+    """A port that was free a moment ago: a command opens its own, there is nothing to hand it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,40 @@
+"""The guard: outlives the supervising process for as long as it takes to end what that left behind.
+
+A supervisor that is killed with SIGKILL can't end anything. Embedded ranks die with it (`linux.die_with_parent`),
+but a command's ranks and daemons don't, as torchrun starts them in sessions of their own.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+from parity.launch import marker
+
+__all__ = ["main"]
+
+PATIENCE = 10.0  # seconds for SIGKILL to take effect
+
+
+def main(argv: Sequence[str]) -> None:
+    """Wait on standard input: a byte says that the run ended well, its end without one that the supervisor died.
+
+    Args:
+        argv: the run's id.
+    """
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    if os.read(0, 1):
+        return
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        left = marker.members(argv[0], None)
+        if not left:
+            return
+        marker.send(left, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,249 @@
+"""A leg while it runs: what is common to legs of embedded ranks and of a command."""
+
+import math
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from parity.launch import marker
+from parity.launch.events import Event, LegEnding, LegProgress
+from parity.launch.failure import Symptom
+from parity.launch.files import Follower, json_lines, tail
+from parity.launch.plan import LegEnd, LegPlan, Status
+
+__all__ = ["GRACE", "Leg"]
+
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL; the whole end of a run is to take less than 5
+DUMP = 0.2  # seconds for ranks to write their stacks before SIGTERM
+SETTLE = 0.5  # a leg's helpers (resource trackers, loader workers) notice its end and go; measured: 10-60 ms
+GIVE_UP = 10.0  # after SIGKILL; a process that is still there hangs in the kernel, and no one can end it
+
+
+class Leg(ABC):
+    """Starts a plan's processes, watches them and ends them, a step at a time: `tick` never waits.
+
+    Subclasses say how to start, whether all has ended by itself, and what failed.
+    """
+
+    def __init__(self, plan: LegPlan, run_id: str, gpus: tuple[str, ...], emit: Callable[[Event], None]) -> None:
+        self.plan = plan
+        self.run_id = run_id
+        self.gpus = gpus
+        self.emit = emit
+        self.end: LegEnd | None = None  # set when no process is left
+        self.ending_since: float | None = None  # epoch; what ranks do from then on is our doing
+        self.wake: list[int] = []  # file descriptors that become readable when something happens
+        self._started: float | None = None
+        self._failed: float | None = None
+        self._dumped: float | None = None
+        self._quit: float | None = None  # when the leg had ended by itself
+        self._status: Status | None = None  # given by us, against the exit codes
+        self._why: str | None = None
+        self._kill_at = math.inf
+        self._leftovers: set[int] = set()
+        self._progress = Follower(plan.progress or plan.directory / "rank-0.jsonl")
+
+    # What a kind of leg has to say.
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the processes. May raise OSError; an error of the plan's is raised as `StartError`."""
+
+    @abstractmethod
+    def poll(self) -> bool:
+        """Take in news. True once everything that the leg itself waits for has ended."""
+
+    @abstractmethod
+    def roots(self) -> list[int]:
+        """Process ids from which every process of the leg stems."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what only this leg needs."""
+
+    def gather(self) -> None:  # noqa: B027  not every kind has to
+        """Bring the output of ranks to its place. Called when all processes are gone, before `failure`."""
+
+    def dump(self) -> None:  # noqa: B027  not every kind can
+        """Have the ranks write where they are into their logs, where they can."""
+
+    @abstractmethod
+    def failure(self) -> Symptom | None:
+        """What went wrong first; None when nothing did. Called when all processes are gone."""
+
+    # What is the same for all.
+
+    def running(self) -> None:
+        """The processes are there: from now on time counts."""
+        self._started = time.monotonic()
+
+    def failed(self) -> None:
+        """A rank failed: the others get some time to fail by themselves."""
+        if self._failed is None:
+            self._failed = time.monotonic()
+
+    def fail(self, why: str, exit_code: int | None = None) -> None:
+        """Nothing runs and nothing will."""
+        self._end_with("failed", exit_code, None, why)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the leg has ended by itself; helpers may be left."""
+        return self._quit is not None
+
+    def stop(self, status: Status, why: str, grace: float = GRACE) -> None:
+        """Begin to end the leg: SIGTERM to every process now, SIGKILL after `grace` seconds."""
+        if self.end is not None:
+            return
+        if self._started is None and not self.gone:
+            # Asked for, and not there yet: should it still come, it goes with the process that starts it.
+            self._end_with("not started", None, None, None)
+            return
+        if self.ending_since is None:
+            self.ending_since = time.time()
+            if self._quit is None:
+                self._status, self._why = status, why
+                self.emit(LegEnding(self.plan.name, why))
+            if grace > 0:
+                marker.send(self._members(), signal.SIGTERM)
+        self._kill_at = min(self._kill_at, time.monotonic() + grace)
+
+    def tick(self) -> None:
+        """Go on as far as possible without waiting."""
+        if self.end is not None:
+            return
+        gone = self.poll()
+        self._follow()
+        now = time.monotonic()
+        if self._started is None and not gone:
+            return
+        if gone and self._quit is None:
+            self._quit = now
+        if self.ending_since is None:
+            self._watch(now)
+        if self._quit is not None or self.ending_since is not None:
+            self._settle(now)
+
+    def _watch(self, now: float) -> None:
+        """Decide whether the leg has to be ended."""
+        if self._quit is not None:
+            return
+        assert self._started is not None
+        if now - self._started > self.plan.timeout:
+            if self._dumped is None:
+                self._dumped = now
+                self.dump()
+            elif now - self._dumped > DUMP:
+                self.stop("timed out", f"no end after its time limit of {self.plan.timeout:g} s")
+        elif self._failed is not None and now - self._failed > self.plan.peer_grace:
+            self.stop("failed", f"a rank failed and others still run after {self.plan.peer_grace:g} s")
+
+    def _settle(self, now: float) -> None:
+        """Wait for what is left, and end it when its time is over."""
+        left = self._members()
+        if self._quit is not None and self.ending_since is None and left and now - self._quit > SETTLE:
+            self._leftovers = {process.pid for process in left}
+            self.stop("failed", "")  # the status stays what the exit codes say
+        if now >= self._kill_at:
+            marker.send(left, signal.SIGKILL)
+        if left and now < self._kill_at + GIVE_UP:
+            return
+        if self._quit is None and now < self._kill_at + GIVE_UP:
+            return  # nothing runs any more, its last news have not arrived
+        self._finish()
+
+    def _finish(self) -> None:
+        self.gather()
+        first = self.failure()
+        if self._status in ("timed out", "interrupted"):
+            self._end_with(self._status, None, None, self._why)
+        elif first is not None:
+            self._end_with("failed", first.exit_code, first.rank, first.error)
+        elif self._status is not None:
+            self._end_with(self._status, None, None, self._why)
+        else:
+            self._end_with("finished", 0, None, None)
+
+    def _end_with(self, status: Status, code: int | None, rank: int | None, error: str | None) -> None:
+        now = time.monotonic()
+        seconds = 0.0 if self._started is None else (self._quit or now) - self._started
+        steps = self._last_steps()
+        if status == "timed out" and steps:
+            error = f"{error}; last step of " + ", ".join(f"rank {r}: {step}" for r, step in steps.items())
+        self._follow()
+        self._progress.close()
+        self.end = LegEnd(
+            name=self.plan.name,
+            status=status,
+            exit_code=code,
+            seconds=seconds,
+            device_seconds=seconds * self.plan.ranks,
+            failing_rank=rank,
+            error=error,
+            leftovers=len(self._leftovers),
+            last_steps=steps,
+        )
+
+    def _members(self) -> list[psutil.Process]:
+        return marker.members(self.run_id, self.plan.name, self.roots())
+
+    def _follow(self) -> None:
+        """Tell the latest of the steps that were recorded since the last look."""
+        latest = None
+        for line in json_lines(self._progress.read()):
+            step = _step(line)
+            if step is not None:
+                loss = line.get("loss")
+                latest = (step, float(loss) if isinstance(loss, int | float) else None)
+        if latest is not None:
+            self.emit(LegProgress(self.plan.name, *latest))
+
+    def _last_steps(self) -> dict[int, int]:
+        steps = {}
+        for rank in range(self.plan.ranks):
+            found = [_step(line) for line in json_lines(tail(self._record(rank)))]
+            known = [step for step in found if step is not None]
+            if known:
+                steps[rank] = known[-1]
+        return steps
+
+    def _log(self, rank: int) -> Path:
+        return self.plan.directory / f"rank-{rank}.log"
+
+    def _record(self, rank: int) -> Path:
+        return self.plan.directory / f"rank-{rank}.jsonl"
+
+    def prepare(self) -> None:
+        """Make the directory, without an earlier run's output: old lines would pass for this run's."""
+        self.plan.directory.mkdir(parents=True, exist_ok=True)
+        for pattern in ("rank-*.log", "rank-*.jsonl", "command.log"):
+            for old in self.plan.directory.glob(pattern):
+                old.unlink()
+        if self.plan.cwd is not None and not self.plan.cwd.is_dir():
+            raise StartError(f"no such working folder: {self.plan.cwd}")
+
+    def environment(self) -> dict[str, str]:
+        """What the leg's processes get in addition, whatever its kind."""
+        added = {**self.plan.env, **marker.environment(self.run_id, self.plan.name, self.plan.directory.absolute())}
+        if self.plan.cuda:
+            added["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
+        return added
+
+
+class StartError(Exception):
+    """The leg could not start, for a reason that one line tells."""
+
+    def __init__(self, line: str, exit_code: int | None = None) -> None:
+        super().__init__(line)
+        self.exit_code = exit_code
+
+
+def _step(line: dict[str, object]) -> int | None:
+    step = line.get("step")
+    if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
+        return None
+    return int(step)

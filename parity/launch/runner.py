@@ -1,0 +1,223 @@
+"""Run a suite's legs: start what fits, watch it, end it, and leave nothing behind."""
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import psutil
+
+from parity.launch import linux, marker
+from parity.launch.client import Guard, Warm
+from parity.launch.command import CommandLeg
+from parity.launch.embedded import EmbeddedLeg
+from parity.launch.events import Event, Interrupted, LegFinished, TorchImported
+from parity.launch.leg import Leg, StartError
+from parity.launch.plan import LegEnd, LegPlan
+from parity.launch.signals import StopRequests, stop_requests
+from parity.schedule import Need, Slots, check_room, start_now
+
+__all__ = ["run_legs"]
+
+TICK = 0.05  # seconds between looks at progress and clocks; ends of processes wake the loop at once
+
+
+def run_legs(
+    plans: Sequence[LegPlan], *, slots: Slots, run_id: str, on_event: Callable[[Event], None]
+) -> dict[str, LegEnd]:
+    """Run every leg, side by side where slots allow, each to its own end.
+
+    SIGINT, SIGTERM and SIGHUP end all ranks and make this return as usual: running legs are `interrupted`,
+    waiting ones `not started`, and `on_event` has got an `Interrupted`. A second signal kills at once.
+
+    Args:
+        plans: the legs; names are unique.
+        slots: room for ranks, usually `Slots.here()`.
+        run_id: unique among the runs on this machine. Marks every process of the run.
+        on_event: called from within the loop, so it should be quick. If it raises, all legs are ended and the
+            exception passes on.
+
+    Returns:
+        How each leg ended, in the order of `plans`.
+
+    Raises:
+        DeviceError: a leg needs more slots than there are. Nothing has been started.
+    """
+    names = [plan.name for plan in plans]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two legs of the same name among {names}")
+    check_room((Need(plan.name, plan.ranks, plan.cuda) for plan in plans), slots)
+    run = _Run(plans, slots, run_id, on_event)
+    with stop_requests() as requests:
+        before = {child.pid for child in psutil.Process().children()}
+        reaper_before = linux.become_subreaper(True)
+        try:
+            run.start_helpers()
+            run.loop(requests)
+        finally:
+            run.clean_up(before)
+            linux.become_subreaper(reaper_before)
+    return {name: run.ends[name] for name in names}
+
+
+class _Run:
+    def __init__(self, plans: Sequence[LegPlan], slots: Slots, run_id: str, emit: Callable[[Event], None]) -> None:
+        self.ends: dict[str, LegEnd] = {}
+        self._waiting = list(plans)
+        self._modules = sorted({plan.module for plan in plans if plan.module is not None})
+        self._running: list[Leg] = []
+        self._free = slots
+        self._run_id = run_id
+        self._emit = emit
+        self._warm: Warm | None = None
+        self._guard: Guard | None = None
+        self._selector = selectors.DefaultSelector()
+        self._interrupted = False
+
+    def start_helpers(self) -> None:
+        """The guard, and the warm process if a leg will need it: its imports take the longest."""
+        self._guard = Guard(self._run_id)
+        if self._modules:
+            self._start_warm()
+
+    def loop(self, requests: StopRequests) -> None:
+        """Until every leg has ended."""
+        while self._waiting or self._running:
+            self._obey(requests)
+            self._start_legs()
+            self._selector.select(TICK)
+            self._listen_to_warm()
+            for leg in list(self._running):
+                leg.tick()
+                if leg.gone:
+                    self._unwatch(leg)  # its descriptors stay readable, and the loop would spin
+                if leg.end is not None:
+                    self._drop(leg)
+
+    def _obey(self, requests: StopRequests) -> None:
+        if requests.count and not self._interrupted:
+            self._interrupted = True
+            for plan in self._waiting:
+                self._ended(LegEnd(plan.name, "not started"))
+            self._waiting = []
+            name = signal.Signals(requests.first).name
+            for leg in self._running:
+                leg.stop("interrupted", f"the run was ended by {name}")
+            self._emit(Interrupted(requests.first))
+        if requests.count > 1:
+            for leg in self._running:
+                leg.stop("interrupted", "the run was ended at once", grace=0)
+
+    def _start_legs(self) -> None:
+        plans = {plan.name: plan for plan in self._waiting}
+        needs = [Need(plan.name, plan.ranks, plan.cuda) for plan in self._waiting]
+        for grant in start_now(needs, self._free):
+            plan = plans[grant.name]
+            self._waiting.remove(plan)
+            leg = self._make(plan, grant.gpus)
+            self._free = Slots(
+                self._free.cpu - (0 if plan.cuda else grant.ranks),
+                tuple(gpu for gpu in self._free.gpus if gpu not in grant.gpus),
+            )
+            self._running.append(leg)
+            try:
+                leg.start()
+            except StartError as error:
+                leg.fail(str(error), error.exit_code)
+            except OSError as error:
+                leg.fail(f"could not start: {error}")
+            for fd in leg.wake:
+                self._selector.register(fd, selectors.EVENT_READ)
+
+    def _make(self, plan: LegPlan, gpus: tuple[str, ...]) -> Leg:
+        if plan.module is None:
+            return CommandLeg(plan, self._run_id, gpus, self._emit)
+        # One that had been ready and was killed since, by the kernel for memory say, is replaced.
+        if self._warm is None or (self._warm.error is not None and self._warm.ready is not None):
+            self._start_warm()
+        assert self._warm is not None
+        return EmbeddedLeg(plan, self._run_id, gpus, self._emit, self._warm)
+
+    def _unwatch(self, leg: Leg) -> None:
+        for fd in leg.wake:
+            with suppress(KeyError):
+                self._selector.unregister(fd)
+
+    def _drop(self, leg: Leg) -> None:
+        assert leg.end is not None
+        self._unwatch(leg)
+        leg.close()
+        self._running.remove(leg)
+        self._free = Slots(self._free.cpu + (0 if leg.plan.cuda else leg.plan.ranks), self._free.gpus + leg.gpus)
+        self._ended(leg.end)
+
+    def _ended(self, end: LegEnd) -> None:
+        self.ends[end.name] = end
+        self._emit(LegFinished(end))
+
+    def _start_warm(self) -> None:
+        self._close_warm()
+        self._warm = Warm(self._run_id, self._modules)
+        self._selector.register(self._warm, selectors.EVENT_READ)
+
+    def _listen_to_warm(self) -> None:
+        if self._warm is None:
+            return
+        if self._warm.poll():
+            assert self._warm.ready is not None
+            self._emit(TorchImported(float(self._warm.ready["seconds"]), int(self._warm.ready["threads"])))
+        if self._warm.error is not None:
+            with suppress(KeyError):
+                self._selector.unregister(self._warm)
+
+    def _close_warm(self) -> None:
+        if self._warm is not None:
+            with suppress(KeyError):
+                self._selector.unregister(self._warm)
+            self._warm.close()
+            self._warm = None
+
+    def clean_up(self, children_before: Iterable[int]) -> None:
+        """End whatever is left, in whatever state the loop was left."""
+        for leg in self._running:
+            leg.emit = _ignore  # an event's receiver may be the reason why we are here
+            leg.stop("interrupted", "the run was broken off")
+        while any(leg.end is None for leg in self._running):
+            for leg in self._running:
+                leg.tick()
+            time.sleep(TICK)
+        for leg in self._running:
+            leg.close()
+        self._close_warm()
+        self._selector.close()
+        known = {*children_before, *([self._guard.pid] if self._guard is not None else [])}
+        for _ in range(100):
+            left = [*marker.members(self._run_id, None), *_adopted(known)]
+            if not left:
+                break
+            marker.send(left, signal.SIGKILL)
+            time.sleep(TICK)
+        if self._guard is not None:
+            self._guard.close()
+
+
+def _ignore(event: Event) -> None:
+    pass
+
+
+def _adopted(known: set[int]) -> list[psutil.Process]:
+    """Orphans that became our children, in a session other than ours; dead ones are reaped in passing."""
+    found = []
+    for child in psutil.Process().children():
+        if child.pid in known:
+            continue
+        with suppress(OSError, psutil.NoSuchProcess):
+            if os.getsid(child.pid) == os.getsid(0):
+                continue
+            if child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+            else:
+                os.waitpid(child.pid, os.WNOHANG)
+    return found
