@@ -1,0 +1,65 @@
+"""Run legs with the toy trainer, and look for what they leave behind."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from parity.launch import Event, LegEnd, LegPlan, marker, run_legs
+from parity.schedule import Slots
+
+TOY = "tests.launch.toy"
+ROOT = Path(__file__).parents[2]
+
+
+class Bench:
+    """One run: plans are made under `root`, its processes are found by `run_id`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.run_id = f"test-{uuid.uuid4().hex}"
+        self.events: list[Event] = []
+
+    def plan(self, name: str, ranks: int, *argv: str, **more: Any) -> LegPlan:
+        """A leg of the toy trainer, or of a command where one is given."""
+        if "command" not in more:
+            more = {"module": TOY, "argv": argv, **more}
+        return LegPlan(name, ranks, self.root / name, **{"timeout": 60.0, **more})
+
+    def run(self, *plans: LegPlan, slots: int = 16) -> dict[str, LegEnd]:
+        """Run to the end and hold that nothing is left."""
+        ends = run_legs(plans, slots=Slots(slots), run_id=self.run_id, on_event=self.events.append)
+        assert self.alive() == []
+        return ends
+
+    def run_one(self, ranks: int, *argv: str, **more: Any) -> LegEnd:
+        return self.run(self.plan("leg", ranks, *argv, **more))["leg"]
+
+    def read(self, name: str, leg: str = "leg") -> str:
+        return (self.root / leg / name).read_text()
+
+    def alive(self) -> list[psutil.Process]:
+        """Processes of this run, found by nothing but their environment."""
+        return marker.members(self.run_id, None)
+
+    def wait_until_gone(self, seconds: float) -> None:
+        wait_for(lambda: not self.alive(), seconds)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something that other processes do."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    marker.send(made.alive(), 9)

@@ -1,0 +1,153 @@
+"""Legs that are a command, torchrun among them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from parity.errors import DeviceError
+from parity.launch import LegEnd, torchrun
+from tests.launch.conftest import ROOT, Bench
+
+TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -m tests.launch.toy"
+
+
+def test_output_is_whole(bench: Bench) -> None:
+    end = bench.run_one(1, command="echo out; echo err >&2; printf torn")
+    assert (end.status, end.exit_code, end.error) == ("finished", 0, None)
+    assert bench.read("command.log") == bench.read("rank-0.log") == "out\nerr\ntorn"
+
+
+def test_arguments_are_not_read_by_a_shell(bench: Bench) -> None:
+    assert bench.run_one(1, command=("echo", "a b", "$HOME", ";")).status == "finished"
+    assert bench.read("command.log") == "a b $HOME ;\n"
+
+
+def test_environment(bench: Bench, tmp_path: Path) -> None:
+    script = 'echo "$PARITY_RUN_ID $PARITY_LEG $PARITY_RECORD_DIR $MINE $PWD"; test "$MASTER_PORT" -gt 1023'
+    assert bench.run_one(1, command=script, env={"MINE": "x"}, cwd=tmp_path).status == "finished"
+    assert bench.read("command.log") == f"{bench.run_id} leg {tmp_path / 'leg'} x {tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        ("exit 3", 3, "exit code 3"),
+        ("echo no space left; exit 3", 3, "exit code 3, last output: no space left"),
+        ("kill -9 $$", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
+        (("no-such-trainer", "x"), 127, "no such command: no-such-trainer"),
+        (("/",), 126, "not allowed to run: /"),
+        ((sys.executable, "-c", "raise KeyError('lr')"), 1, "KeyError: 'lr'"),
+    ],
+)
+def test_failure_is_one_line(bench: Bench, command: str | tuple[str, ...], code: int, error: str) -> None:
+    end = bench.run_one(1, command=command)
+    assert (end.status, end.exit_code, end.error) == ("failed", code, error)
+
+
+def test_command_that_the_shell_does_not_find(bench: Bench) -> None:
+    end = bench.run_one(1, command="no-such-trainer --steps 3")
+    assert (end.status, end.exit_code) == ("failed", 127)
+    assert end.error is not None
+    assert end.error.startswith("no such command (exit code 127): ")
+    assert "no-such-trainer" in end.error
+
+
+@pytest.mark.parametrize("more", [{"command": "true"}, {"module": "tests.launch.toy"}])
+def test_working_folder_that_does_not_exist(bench: Bench, tmp_path: Path, more: dict[str, str]) -> None:
+    end = bench.run_one(1, cwd=tmp_path / "gone", **more)
+    assert (end.status, end.exit_code) == ("failed", None)
+    assert end.error == f"no such working folder: {tmp_path / 'gone'}"
+
+
+def test_too_few_slots__nothing_starts(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match=r"legs.big: needs 5 ranks, this machine has room for 4"):
+        bench.run(bench.plan("small", 1, command="true"), bench.plan("big", 5, command="true"), slots=4)
+    assert not (tmp_path / "small").exists()
+    assert bench.events == []
+
+
+@pytest.mark.slow
+def test_leftovers__a_daemon_of_a_command_that_ended(bench: Bench) -> None:
+    end = bench.run_one(1, command="setsid sh -c 'trap \"\" TERM HUP; sleep 600' >/dev/null & sleep 0.2")
+    assert (end.status, end.exit_code) == ("finished", 0)
+    assert end.leftovers == 2  # the shell and its sleep
+
+
+@pytest.mark.slow
+def test_leftovers__a_daemon_that_cleared_its_environment(bench: Bench) -> None:
+    end = bench.run_one(1, command="env -i setsid sleep 613 & sleep 0.2")
+    assert end.status == "finished"
+    import psutil
+
+    assert [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "613"]] == []
+
+
+@pytest.mark.slow
+def test_time_limit__whatever_session_it_moved_to(bench: Bench) -> None:
+    end = bench.run_one(1, command="trap '' TERM; setsid sleep 600 & sleep 600; sleep 600", timeout=0.5)
+    assert end.status == "timed out"
+    assert end.seconds < 30
+    assert end.error == "no end after its time limit of 0.5 s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "code", "error"),
+    [
+        ("crash", 1, "ValueError: rank 1 has had enough"),
+        ("killed", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
+        ("exit3", 3, "exit code 3"),
+    ],
+)
+def test_torchrun__each_rank_has_a_log_and_the_culprit_is_named(
+    bench: Bench, mode: str, code: int, error: str
+) -> None:
+    end = run_torchrun(bench, mode)
+    assert (end.status, end.failing_rank, end.exit_code) == ("failed", 1, code)
+    assert end.error is not None
+    assert end.error.startswith(error)
+    assert end.leftovers == 0
+    assert "ChildFailedError" in bench.read("command.log")
+    if mode == "crash":
+        assert "rank 1 has had enough" in bench.read("rank-1.log")
+        assert "rank 1 has had enough" not in bench.read("rank-0.log")
+
+
+@pytest.mark.slow
+def test_torchrun__output_of_every_rank_is_whole(bench: Bench) -> None:
+    assert run_torchrun(bench, "big").status == "finished"
+    for rank in range(2):
+        assert bench.read(f"rank-{rank}.log") == "x" * (1 << 20) + f"\nend of {rank}\n"
+
+
+@pytest.mark.slow
+def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None:
+    end = run_torchrun(bench, "stubborn", timeout=8.0)
+    assert end.status == "timed out"
+    assert end.last_steps == {0: 4, 1: 5}
+    assert "now hanging" in bench.read("rank-1.log")
+
+
+def run_torchrun(bench: Bench, mode: str, timeout: float = 60.0) -> LegEnd:
+    return bench.run_one(2, command=f"{TORCHRUN} {mode}", cwd=ROOT, timeout=timeout)
+
+
+def test_torchrun_failures__root_cause_first() -> None:
+    output = """\
+Failures:
+[1]:
+  time      : 2026-01-01_00:00:01
+  host      : h
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 10)
+  error_file: <N/A>
+------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-01-01_00:00:00
+  host      : h
+  rank      : 2 (local_rank: 2)
+  exitcode  : -9 (pid: 12)
+"""
+    assert list(torchrun.failures(output).items()) == [(2, -9), (0, 1)]

@@ -1,0 +1,162 @@
+"""Legs whose ranks are forked from the process that has imported torch."""
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from parity.launch import LegFinished, LegProgress, LegStarted, TorchImported
+from tests.launch.conftest import Bench
+
+pytestmark = pytest.mark.slow
+
+
+def test_side_by_side__ports_differ_and_ranks_meet(bench: Bench) -> None:
+    ends = bench.run(bench.plan("a", 2, "ok"), bench.plan("b", 3, "ok"))
+    assert {name: end.status for name, end in ends.items()} == {"a": "finished", "b": "finished"}
+    assert list(ends) == ["a", "b"]
+    started = {event.name: event for event in bench.events if isinstance(event, LegStarted)}
+    assert started["a"].port != started["b"].port
+    for name, ranks in (("a", 2), ("b", 3)):
+        for rank in range(ranks):
+            assert bench.read(f"rank-{rank}.log", name) == (f"sum {ranks}.0 on port {started[name].port}\n")
+        assert ends[name].last_steps == dict.fromkeys(range(ranks), 2)
+        assert ends[name].exit_code == 0
+        assert ends[name].device_seconds == pytest.approx(ranks * ends[name].seconds)
+    assert [event.threads for event in bench.events if isinstance(event, TorchImported)] == [1]
+    assert {event.name for event in bench.events if isinstance(event, LegProgress)} == {"a", "b"}
+    assert {event.end.name for event in bench.events if isinstance(event, LegFinished)} == {"a", "b"}
+
+
+def test_a_leg_that_fails_does_not_stop_the_others(bench: Bench) -> None:
+    ends = bench.run(bench.plan("bad", 2, "crash"), bench.plan("good", 2, "ok"), slots=2)
+    assert ends["bad"].status == "failed"
+    assert ends["good"].status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "error"),
+    [
+        ("crash", 1, "ValueError: rank 1 has had enough"),
+        ("crash_recorded", 1, "ValueError: noted before the end"),
+        ("killed", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
+        ("exit3", 3, "exit code 3"),
+    ],
+)
+def test_the_first_failing_rank_is_named_and_not_its_victims(bench: Bench, mode: str, code: int, error: str) -> None:
+    end = bench.run_one(3, mode)
+    assert (end.status, end.failing_rank, end.exit_code) == ("failed", 1, code)
+    assert end.error is not None
+    assert end.error.startswith(error)
+    assert "\n" not in end.error
+
+
+def test_main_that_returns_a_code(bench: Bench) -> None:
+    end = bench.run_one(2, "exit_code")
+    assert (end.status, end.failing_rank, end.exit_code) == ("failed", 0, 3)
+
+
+def test_survivors_that_hang_are_ended(bench: Bench) -> None:
+    end = bench.run_one(3, "survivors_hang", peer_grace=0.5, timeout=300)
+    assert (end.status, end.failing_rank, end.exit_code) == ("failed", 1, 1)
+    assert end.error is not None
+    assert "rank 1 leaves alone" in end.error
+    assert end.seconds < 30
+
+
+def test_time_limit__ranks_that_ignore_sigterm_too(bench: Bench) -> None:
+    end = bench.run_one(2, "stubborn", timeout=1.5)
+    assert (end.status, end.exit_code) == ("timed out", None)
+    assert end.last_steps == {0: 4, 1: 5}
+    assert end.error == "no end after its time limit of 1.5 s; last step of rank 0: 4, rank 1: 5"
+    assert end.seconds < 30
+    log = bench.read("rank-1.log")  # tells where it hung
+    assert "now hanging" in log
+    assert "in hang" in log
+
+
+def test_a_daemon_in_its_own_session_is_found_and_ended(bench: Bench) -> None:
+    end = bench.run_one(2, "daemon")
+    assert (end.status, end.exit_code, end.leftovers) == ("finished", 0, 2)
+
+
+def test_logs_are_whole(bench: Bench) -> None:
+    bench.run(bench.plan("big", 2, "big"), bench.plan("torn", 2, "no_newline"))
+    for rank in range(2):
+        assert bench.read(f"rank-{rank}.log", "big") == "x" * (1 << 20) + f"\nend of {rank}\n"
+        assert bench.read(f"rank-{rank}.log", "torn") == f"out of {rank}errout child"
+
+
+def test_a_loss_that_is_not_a_number_is_told(bench: Bench) -> None:
+    assert bench.run_one(1, "nan").status == "finished"
+    losses = [event.loss for event in bench.events if isinstance(event, LegProgress)]
+    assert len(losses) == 1
+    assert losses[0] is not None
+    assert math.isnan(losses[0])
+
+
+def test_environment_and_working_folder(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    bench.run_one(2, "environment", cwd=folder, env={"MINE": "yes", "OMP_NUM_THREADS": "2"})
+    for rank in range(2):
+        seen = json.loads(bench.read(f"rank-{rank}.log"))
+        assert seen["cwd"] == str(folder)
+        wanted = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "PARITY_RUN_ID": bench.run_id,
+            "PARITY_LEG": "leg",
+            "PARITY_RECORD_DIR": str(tmp_path / "leg"),
+            "MINE": "yes",
+            "OMP_NUM_THREADS": "2",
+        }
+        assert {name: seen[name] for name in wanted} == wanted
+        assert ("PARITY_STORE_FD" in seen) == (rank == 0)
+
+
+def test_an_earlier_runs_records_are_not_taken_for_this_ones(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "leg").mkdir()
+    (tmp_path / "leg" / "rank-1.jsonl").write_text('{"step": 999}\n')
+    assert bench.run_one(2, "ok").last_steps == {0: 2, 1: 2}
+
+
+def test_a_module_that_does_not_exist(bench: Bench) -> None:
+    end = bench.run_one(1, module="no.such.trainer")
+    assert (end.status, end.exit_code) == ("failed", 1)
+    assert end.error == "ModuleNotFoundError: No module named 'no'"
+
+
+def test_torch_that_cannot_be_imported_is_one_line(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so is missing')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    ends = bench.run(bench.plan("a", 1, "ok"), bench.plan("b", 1, "ok"), bench.plan("c", 1, command="true"))
+    for name in ("a", "b"):
+        assert ends[name].status == "failed"
+        assert ends[name].error == "cannot import torch: ImportError: libtorch.so is missing"
+    assert ends["c"].status == "finished"
+
+
+def test_the_warm_process_is_replaced_when_it_is_killed(bench: Bench) -> None:
+    kill = f"sleep 4; kill -9 $(pgrep -f 'parity.launch.warm.*{TOY_PATTERN}' -P {os.getpid()})"
+    ends = bench.run(
+        bench.plan("hit", 2, "hang"),
+        bench.plan("killer", 2, command=kill),
+        bench.plan("later", 3, "ok"),
+        slots=4,
+    )
+    assert ends["hit"].status == "failed"
+    assert ends["hit"].error is not None
+    assert "the process that starts ranks ended (-9)" in ends["hit"].error
+    assert ends["later"].status == "finished"
+
+
+TOY_PATTERN = "tests.launch.toy"

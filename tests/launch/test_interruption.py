@@ -1,0 +1,120 @@
+"""The supervising process is told to stop, or is killed: no rank survives."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from parity.launch import Event, LegStarted, run_legs
+from parity.schedule import Slots
+from tests.launch.conftest import ROOT, TOY, Bench, wait_for
+
+pytestmark = pytest.mark.slow
+
+SUPERVISOR = """
+import dataclasses, json, sys
+from pathlib import Path
+from parity.launch import LegPlan, LegProgress, run_legs
+from parity.schedule import Slots
+
+root = Path(sys.argv[1])
+plans = [
+    LegPlan("embedded", 2, root / "embedded", module=sys.argv[3], argv=("daemon_hang",), timeout=300),
+    LegPlan("command", 2, root / "command", command=sys.argv[4], timeout=300),
+    LegPlan("waiting", 2, root / "waiting", module=sys.argv[3], argv=("ok",)),
+]
+ends = run_legs(plans, slots=Slots(4), run_id=sys.argv[2], on_event=print)
+print(json.dumps({name: end.status for name, end in ends.items()}))
+"""
+COMMAND = (
+    "trap '' TERM INT; setsid sh -c 'trap \"\" TERM; sleep 600; true' & touch $PARITY_RECORD_DIR/up; sleep 600; true"
+)
+
+
+def start(bench: Bench) -> "subprocess.Popen[str]":
+    """A real supervisor with an embedded leg, a command and daemons of both, all of which run when this returns."""
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR, str(bench.root), bench.run_id, TOY, COMMAND],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    logs = [bench.root / "embedded" / f"rank-{rank}.log" for rank in range(2)]
+    wait_for(lambda: all(log.exists() and "hanging" in log.read_text() for log in logs))
+    wait_for((bench.root / "command" / "up").exists)
+    return supervisor
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_stop__every_process_ends_in_five_seconds(bench: Bench, signum: int) -> None:
+    supervisor = start(bench)
+    assert len(bench.alive()) > 8
+    supervisor.send_signal(signum)
+    began = time.monotonic()
+    bench.wait_until_gone(5)
+    out, _ = supervisor.communicate(timeout=10)
+    assert time.monotonic() - began < 8
+    assert supervisor.returncode == 0
+    assert "Interrupted(signal=" in out
+    assert json.loads(out.splitlines()[-1]) == {
+        "embedded": "interrupted",
+        "command": "interrupted",
+        "waiting": "not started",
+    }
+
+
+def test_stop__a_second_signal_kills_at_once(bench: Bench) -> None:
+    supervisor = start(bench)
+    supervisor.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    supervisor.send_signal(signal.SIGINT)
+    bench.wait_until_gone(2)
+    supervisor.communicate(timeout=10)
+    assert supervisor.returncode == 0
+
+
+def test_kill__nothing_outlives_the_supervisor(bench: Bench) -> None:
+    supervisor = start(bench)
+    supervisor.kill()
+    supervisor.communicate(timeout=10)
+    bench.wait_until_gone(5)
+
+
+def test_stop__while_torch_is_still_imported(bench: Bench) -> None:
+    with subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"], start_new_session=True):
+        end = bench.run_one(2, "hang")
+    assert end.status == "not started"
+
+
+def test_handlers_are_given_back(bench: Bench) -> None:
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    bench.run_one(1, command="true")
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_a_listener_that_raises_leaves_no_ranks(bench: Bench) -> None:
+    def listen(event: Event) -> None:
+        if isinstance(event, LegStarted):
+            raise RuntimeError("the live view broke")
+
+    with pytest.raises(RuntimeError, match="the live view broke"):
+        run_legs(
+            [bench.plan("a", 2, "stubborn"), bench.plan("b", 1, command="sleep 600")],
+            slots=Slots(4),
+            run_id=bench.run_id,
+            on_event=listen,
+        )
+    assert bench.alive() == []
+
+
+def test_no_descriptor_and_no_child_is_kept(bench: Bench, tmp_path: Path) -> None:
+    descriptors = os.listdir("/proc/self/fd")
+    bench.run(bench.plan("a", 2, "ok"), bench.plan("b", 1, command="true"))
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

@@ -1,0 +1,1 @@
+"""A trainer in miniature, with all the ways in which real ones end."""
