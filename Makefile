@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint format schemas bench lock clean
+.PHONY: help run test test-fast lint format schemas bench picture lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
@@ -50,6 +50,9 @@ schemas: $(VENV)/.installed ## write the JSON schemas from the models
 
 bench: $(VENV)/.installed-dev ## how fast, as ratios in one run
 	@$(BIN)/python -m tests.bench
+
+picture: $(VENV)/.installed-dev ## draw the picture in the README from parity-out
+	@$(BIN)/python -m tests.picture parity-out/result.json docs/report.svg
 
 lock: ## pin what pyproject.toml asks for, in a new environment
 	@rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock

@@ -137,7 +137,12 @@ def run(
         here = replace(here, cpu=slots)
     chosen, note = choose_device(loaded, names, here)
     directory, moved = RunDirectory.create(out, keep=bool(only))
-    snapshot = Snapshot(run_id=new_run_id(), suite_name=suite, device=chosen, suite=loaded)  # type: ignore[arg-type]
+    snapshot = Snapshot(
+        run_id=new_run_id(),
+        reproduce=_reproduce_run(suite, only, given),
+        device=chosen,
+        suite=loaded,
+    )
     directory.write("suite.json", snapshot.model_dump_json(indent=1, exclude_unset=True) + "\n")
     console = _console()
     for line in (f"the earlier run is now in {moved}" if moved else "", note):
@@ -147,7 +152,7 @@ def run(
     layouts = {name: str(loaded.legs[name].sizes()) for name in names}
     with show_progress(console, layouts, loaded.steps) as take:
         run_legs(plan, take)
-    result = judge_run(directory, _reproduce_run(suite, only, given))
+    result = judge_run(directory)
     return _deliver(result, directory, console)
 
 
@@ -237,7 +242,7 @@ def compare(
         if baseline or candidate or control:
             raise UsageError("give either a run directory or --baseline and --candidate")
         directory = RunDirectory(run_dir)
-        return _deliver(judge_run(directory, f"parity compare {run_dir}"), directory, _console())
+        return _deliver(judge_run(directory), directory, _console())
     if baseline is None or candidate is None:
         raise UsageError("give a run directory, or logs with --baseline and --candidate")
     unknown = [name for name in require if name not in CHECKS]

@@ -1,6 +1,5 @@
 """The right half of the data's way: legs on disk to a result. Runs anywhere, without torch."""
 
-import shlex
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,12 +20,8 @@ from parity.suite import Compare, Suite
 __all__ = ["judge_run"]
 
 
-def judge_run(directory: RunDirectory, reproduce: str | None = None) -> Result:
+def judge_run(directory: RunDirectory) -> Result:
     """Judge every comparison of a run directory from what its legs left.
-
-    Args:
-        directory: the run.
-        reproduce: the command that makes the run again; `parity run SUITE` if not given.
 
     Raises:
         UsageError: this is no run directory.
@@ -69,7 +64,7 @@ def judge_run(directory: RunDirectory, reproduce: str | None = None) -> Result:
         steps=suite.steps,
         verdict=verdict.value,
         summary=_summary(verdict, comparisons, legs),
-        reproduce=reproduce or f"parity run {shlex.quote(snapshot.suite_name)} --steps {suite.steps}",
+        reproduce=snapshot.reproduce,
         notes=notes,
         legs=legs,
         comparisons=comparisons,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from parity.errors import DeviceError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
@@ -38,7 +39,7 @@ class Run:
     slots: Slots
 
 
-def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[str, str]:
+def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Literal["cpu", "cuda"], str]:
     """`cpu` or `cuda` for all legs, and a note where that needs saying.
 
     Raises:

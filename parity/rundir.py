@@ -30,7 +30,7 @@ class Snapshot(BaseModel):
 
     format: Literal["parity.suite/1"] = "parity.suite/1"
     run_id: str
-    suite_name: str
+    reproduce: str
     device: Literal["cpu", "cuda"]
     suite: Suite
 

@@ -58,8 +58,8 @@ def measure(gap: Gap, allowed: NDArray[np.float64], floor: NDArray[np.float64] |
 
 
 def attribution(comparison: Comparison, gap: Gap, numbers: MetricGap) -> str:
-    """Whose spike the largest gap is: the trajectory's if the control stands out at the same step, else the
-    candidate's own. Empty where there is no spike, or no control at that step.
+    """Whose spike the largest gap is: the trajectory's if the control stands out at the same step, the candidate's
+    own if it is beyond the noise that the control ever showed. Empty where there is no spike to speak of.
     """
     control, step = comparison.control_gap(gap.metric), numbers.peak_step
     if control is None or comparison.control is None or step is None or numbers.peak is None:
@@ -74,7 +74,11 @@ def attribution(comparison: Comparison, gap: Gap, numbers: MetricGap) -> str:
     stands_out = theirs > _SPIKE * float(np.median(control.relative[control.finite]))
     if stands_out and comparison.k * theirs >= numbers.peak:
         return f"{spike} {number(theirs)} off too: that spike belongs to the trajectory, not to the split"
-    return f"{spike} only {number(theirs)} off: that spike is the candidate's own"
+    floor = noise_floor(comparison, gap.metric, gap)
+    here = np.searchsorted(gap.steps, step)
+    if floor is not None and gap.absolute[here] > comparison.k * floor[here]:
+        return f"{spike} only {number(theirs)} off: that spike is the candidate's own"
+    return ""
 
 
 def judge(comparison: Comparison, metric: str) -> Outcome:

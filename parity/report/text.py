@@ -23,7 +23,7 @@ def escape(text: object, limit: int = 2000) -> str:
     structure, and a zero-width space breaks mentions, issue numbers and addresses, found by GitHub after rendering.
     """
     line = plain(text, limit)
-    if line[:1] in ("-", "+", "=") or re.match(r"\d+[.)]", line):
+    if re.match(r"(?:[-+]|\d+[.)])(?:\s|$)|[-=]{2}|=$", line):
         line = "\u200b" + line
     broken = re.sub(r"([@#]|://|www\.|\bGH-)", "\\1\u200b", line, flags=re.IGNORECASE)
     # An underscore inside a word is no emphasis in GitHub's Markdown, and metrics are full of them.
@@ -53,7 +53,9 @@ def times(number: float | None) -> str:
         return "–"
     if math.isinf(number):
         return "∞"
-    return "0" if number == 0 else f"{number:.2f}" if 0.01 <= number < 100 else f"{number:.3g}"
+    if 0 < number < 0.01:
+        return "<0.01"
+    return "0" if number == 0 else f"{number:.2f}" if number < 100 else f"{number:.3g}"
 
 
 def value(number: float | None) -> str:

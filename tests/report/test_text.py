@@ -76,7 +76,7 @@ def test_a_code_block_cannot_be_left(text: str) -> None:
 
 def test_numbers() -> None:
     assert [gap(n) for n in (None, 0.0, 1.234e-7, float("nan"), float("inf"))] == ["–", "0", "1.23e-07", "NaN", "∞"]
-    assert [times(n) for n in (None, 0.0, 1.234, 1234.5, float("inf"))] == ["–", "0", "1.23", "1.23e+03", "∞"]
+    assert [times(n) for n in (None, 0.0, 0.001, 1.234, 1234.5)] == ["–", "0", "<0.01", "1.23", "1.23e+03"]
 
 
 def test_a_sparkline_shows_zero_and_what_is_not_finite_apart() -> None:

@@ -1,0 +1,112 @@
+"""What the README says is true."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from parity.checks import CHECKS
+from parity.checks.profiles import PROFILES
+from parity.cli import main
+from parity.suite import Leg, Suite
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the table whose first heading cell is `heading`."""
+    lines = README[README.index(f"\n| {heading} |") :].lstrip().split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def ticked(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def test_every_command_is_made_by_ci_or_is_one_of_ours() -> None:
+    ci = (ROOT / ".ci" / "run").read_text()
+    for words in commands():
+        if words[0] == "make":
+            assert " ".join(words) in ci, words
+        else:
+            assert words[0] == "parity", words
+            assert isinstance(main, click.Group)
+            command = main.commands[words[1]]
+            known = {name for parameter in command.params for name in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= known, words
+
+
+def test_make_targets_that_are_named_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = set(re.findall(r"`make ([a-z-]+)`", README + (ROOT / "CONTRIBUTING.md").read_text()))
+    assert {"bench", "run", "test", "help"} - named <= {"test"}
+    for target in named:
+        assert re.search(rf"^{target}:.*##", makefile, re.MULTILINE), target
+
+
+def test_files_that_are_named_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+    for schema in re.findall(r"parity/schemas/[\w.]+", README):
+        assert (ROOT / schema).exists(), schema
+
+
+def test_checks_are_those_that_there_are() -> None:
+    assert [name for row in table("check") for name in ticked(row[0])] == list(CHECKS)
+
+
+def test_profiles_have_the_numbers_that_are_told() -> None:
+    for name, first, later, first_norm, later_norm, grows in table("profile"):
+        profile = PROFILES[ticked(name)[0]]
+        loss, norm = profile.bounds["loss"], profile.bounds["grad_norm"]
+        told = [float(cell) for cell in (first, later, first_norm, later_norm)]
+        assert told == [loss.first_rtol, loss.rtol, norm.first_rtol, norm.rtol]
+        assert grows == f"{loss.steady_steps} steps"
+    assert len(table("profile")) == len(PROFILES)
+
+
+def test_every_key_of_a_suite_and_of_a_leg_is_told() -> None:
+    told = {key for row in table("key") for key in ticked(row[0])}
+    assert told == set(Suite.model_fields)
+    sentence = README[README.index("A leg has a `layout`") :].split("Commands, folders")[0]
+    assert set(Leg.model_fields) <= set(ticked(sentence))
+
+
+def test_exit_codes_are_told() -> None:
+    assert [row[1] for row in table("verdict")] == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.slow
+def test_the_trainer_of_the_quick_start_runs_as_the_suite_of_the_quick_start(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(blocks("python")[0])
+    (tmp_path / "parity.yml").write_text(blocks("yaml")[0])
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for words in (["validate"], ["run"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "parity", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "parity: pass · my-data-parallel" in done.stdout
+    logs = {str(path.relative_to(tmp_path / "parity-out" / "legs")) for path in tmp_path.rglob("rank-*.log")}
+    assert {"dp1/rank-0.log", "dp2/rank-1.log", "dp4/rank-3.log"} <= logs
