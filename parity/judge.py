@@ -82,6 +82,10 @@ def _read_leg(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tu
         problem = str(error)
         status = "no curve" if leg.status == "finished" else leg.status
         return leg.model_copy(update={"status": status, "error": leg.error or problem}), None
+    if not curves.curves:
+        # It got as far as opening its file; what it says there of its end is in the leg's error already.
+        status = "no curve" if leg.status == "finished" else leg.status
+        return leg.model_copy(update={"status": status, "error": leg.error or f"{path}: holds no step"}), None
     curves = curves.counted_from(source.first_step)
     update = {
         "source": str(path.relative_to(directory.path.absolute()) if path.is_absolute() else path),

@@ -134,9 +134,17 @@ def _rendezvous(backend: str, rank: int, world_size: int, device: torch.device) 
     inherited = env.get("PARITY_STORE_FD") if rank == 0 else None
     listening = {} if inherited is None else {"master_listen_fd": int(inherited)}
     host, port = env.get("MASTER_ADDR", "127.0.0.1"), int(env["MASTER_PORT"])
-    # Nobody is waited for here: a rank that came to the wrong store must not be counted there.
+    # Nobody is waited for here: a rank that came to the wrong store must not be counted there. Without libuv, whose
+    # store refuses a socket that is listening already in torch 2.6 (it takes one in 2.13).
     store = dist.TCPStore(
-        host, port, world_size, is_master=rank == 0, timeout=TIMEOUT, wait_for_workers=False, **listening
+        host,
+        port,
+        world_size,
+        is_master=rank == 0,
+        timeout=TIMEOUT,
+        wait_for_workers=False,
+        use_libuv=False,
+        **listening,
     )
     if rank == 0:
         store.set(RUN_KEY, run)
