@@ -20,7 +20,7 @@ __all__ = ["Symptom", "describe_exit", "first_failure", "log_error", "symptom"]
 PEER = re.compile(
     r"connection (was )?(likely )?(closed|reset|refused)|closed by (remote )?peer|broken pipe"
     r"|remote process (has )?exit|ncclRemoteError|sendBytes failed|recvValue failed|failed to recv"
-    r"|timed out waiting|socket timeout|wait timeout|application timeout caused pair closure"
+    r"|timed out (after \d+ \w+ )?waiting|socket timeout|wait timeout|application timeout caused pair closure"
     r"|watchdog caught collective operation timeout|connectFullMesh failed|BrokenPipeError|DistNetworkError"
     r"|monitoredBarrier|heartbeat",
     re.IGNORECASE,
