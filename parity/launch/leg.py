@@ -19,7 +19,7 @@ __all__ = ["GRACE", "Leg"]
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL; the whole end of a run is to take less than 5
 DUMP = 0.2  # seconds for ranks to write their stacks before SIGTERM
-SETTLE = 0.5  # a leg's helpers (resource trackers, loader workers) notice its end and go; measured: 10-60 ms
+SETTLE = 0.5  # for helpers (resource trackers, loader workers) to see that the leg has ended and go: ten looks
 GIVE_UP = 10.0  # after SIGKILL; a process that is still there hangs in the kernel, and no one can end it
 
 
@@ -157,7 +157,10 @@ class Leg(ABC):
         self._finish()
 
     def _finish(self) -> None:
-        self.gather()
+        try:
+            self.gather()
+        except OSError as error:  # a full disk, say; the other legs go on
+            self._status, self._why = self._status or "failed", self._why or f"could not keep its output: {error}"
         first = self.failure()
         if self._status in ("timed out", "interrupted"):
             self._end_with(self._status, None, None, self._why)

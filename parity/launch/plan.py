@@ -23,7 +23,8 @@ class LegPlan:
             in processes forked from one that has imported torch already.
         argv: arguments for the module.
         command: a line for `sh -c`, or a list of arguments, run once; it starts its own ranks.
-        env: additions to the environment.
+        env: additions to the environment. What the interpreter or a library reads when it starts (`PYTHONPATH`,
+            `LD_LIBRARY_PATH`) comes too late for embedded ranks; `OMP_NUM_THREADS` is passed on to torch.
         cwd: working folder; None for the current one.
         timeout: wall-clock seconds from the start of its processes to the end of the last one.
         cuda: ranks take GPUs, and `CUDA_VISIBLE_DEVICES` gets the leg's own.

@@ -181,6 +181,16 @@ class _Run:
 
     def clean_up(self, children_before: Iterable[int]) -> None:
         """End whatever is left, in whatever state the loop was left."""
+        try:
+            self._end_legs()
+        finally:
+            self._close_warm()
+            self._selector.close()
+            self._sweep({*children_before})
+            if self._guard is not None:
+                self._guard.close()
+
+    def _end_legs(self) -> None:
         for leg in self._running:
             leg.emit = _ignore  # an event's receiver may be the reason why we are here
             leg.stop("interrupted", "the run was broken off")
@@ -190,17 +200,17 @@ class _Run:
             time.sleep(TICK)
         for leg in self._running:
             leg.close()
-        self._close_warm()
-        self._selector.close()
-        known = {*children_before, *([self._guard.pid] if self._guard is not None else [])}
-        for _ in range(100):
+
+    def _sweep(self, known: set[int]) -> None:
+        """Kill what no leg could be told to own, such as a daemon that has cleared its environment."""
+        if self._guard is not None:
+            known.add(self._guard.pid)
+        for _ in range(100):  # five seconds: what does not go by then hangs in the kernel
             left = [*marker.members(self._run_id, None), *_adopted(known)]
             if not left:
-                break
+                return
             marker.send(left, signal.SIGKILL)
             time.sleep(TICK)
-        if self._guard is not None:
-            self._guard.close()
 
 
 def _ignore(event: Event) -> None:

@@ -30,9 +30,20 @@ class Bench:
             more = {"module": TOY, "argv": argv, **more}
         return LegPlan(name, ranks, self.root / name, **{"timeout": 60.0, **more})
 
-    def run(self, *plans: LegPlan, slots: int = 16) -> dict[str, LegEnd]:
+    def run(
+        self,
+        *plans: LegPlan,
+        slots: int = 16,
+        gpus: tuple[str, ...] = (),
+        listen: Callable[[Event], None] = lambda event: None,
+    ) -> dict[str, LegEnd]:
         """Run to the end and hold that nothing is left."""
-        ends = run_legs(plans, slots=Slots(slots), run_id=self.run_id, on_event=self.events.append)
+
+        def on_event(event: Event) -> None:
+            self.events.append(event)
+            listen(event)
+
+        ends = run_legs(plans, slots=Slots(slots, gpus), run_id=self.run_id, on_event=on_event)
         assert self.alive() == []
         return ends
 

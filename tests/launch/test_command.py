@@ -1,12 +1,15 @@
 """Legs that are a command, torchrun among them."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from parity.errors import DeviceError
-from parity.launch import LegEnd, torchrun
+from parity.launch import Event, LegEnd, LegProgress, torchrun
 from tests.launch.conftest import ROOT, Bench
 
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -m tests.launch.toy"
@@ -27,6 +30,13 @@ def test_environment(bench: Bench, tmp_path: Path) -> None:
     script = 'echo "$PARITY_RUN_ID $PARITY_LEG $PARITY_RECORD_DIR $MINE $PWD"; test "$MASTER_PORT" -gt 1023'
     assert bench.run_one(1, command=script, env={"MINE": "x"}, cwd=tmp_path).status == "finished"
     assert bench.read("command.log") == f"{bench.run_id} leg {tmp_path / 'leg'} x {tmp_path}\n"
+
+
+def test_gpus__each_leg_sees_its_own(bench: Bench) -> None:
+    show = "echo $CUDA_VISIBLE_DEVICES"
+    plans = [bench.plan(name, 2, command=show, cuda=True) for name in ("a", "b")]
+    bench.run(*plans, gpus=("0", "1", "4", "6"))
+    assert (bench.read("command.log", "a"), bench.read("command.log", "b")) == ("0,1\n", "4,6\n")
 
 
 @pytest.mark.parametrize(
@@ -78,8 +88,6 @@ def test_leftovers__a_daemon_of_a_command_that_ended(bench: Bench) -> None:
 def test_leftovers__a_daemon_that_cleared_its_environment(bench: Bench) -> None:
     end = bench.run_one(1, command="env -i setsid sleep 613 & sleep 0.2")
     assert end.status == "finished"
-    import psutil
-
     assert [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "613"]] == []
 
 
@@ -116,21 +124,27 @@ def test_torchrun__each_rank_has_a_log_and_the_culprit_is_named(
 
 @pytest.mark.slow
 def test_torchrun__output_of_every_rank_is_whole(bench: Bench) -> None:
-    assert run_torchrun(bench, "big").status == "finished"
+    command = TORCHRUN.replace("--nproc", "--standalone --nproc")
+    assert bench.run_one(2, command=f"{command} big", cwd=ROOT).status == "finished"
     for rank in range(2):
         assert bench.read(f"rank-{rank}.log") == "x" * (1 << 20) + f"\nend of {rank}\n"
 
 
 @pytest.mark.slow
 def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None:
-    end = run_torchrun(bench, "stubborn", timeout=8.0)
-    assert end.status == "timed out"
+    def listen(event: Event) -> None:
+        if isinstance(event, LegProgress) and event.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    end = bench.run(bench.plan("leg", 2, command=f"{TORCHRUN} stubborn", cwd=ROOT), listen=listen)["leg"]
+    assert (end.status, end.exit_code) == ("interrupted", None)
+    assert end.error == "the run was ended by SIGTERM"
     assert end.last_steps == {0: 4, 1: 5}
     assert "now hanging" in bench.read("rank-1.log")
 
 
-def run_torchrun(bench: Bench, mode: str, timeout: float = 60.0) -> LegEnd:
-    return bench.run_one(2, command=f"{TORCHRUN} {mode}", cwd=ROOT, timeout=timeout)
+def run_torchrun(bench: Bench, mode: str) -> LegEnd:
+    return bench.run_one(2, command=f"{TORCHRUN} {mode}", cwd=ROOT)
 
 
 def test_torchrun_failures__root_cause_first() -> None:
