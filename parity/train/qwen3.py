@@ -12,7 +12,18 @@ from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
 from parity.train.options import TrainOptions
 
-__all__ = ["Attention", "Decoder", "Embedding", "Linear", "Mlp", "Qwen3", "RMSNorm", "TokenLoss"]
+__all__ = [
+    "Attention",
+    "CausalAttention",
+    "Decoder",
+    "Embedding",
+    "Linear",
+    "Mlp",
+    "Qwen3",
+    "RMSNorm",
+    "Rotary",
+    "TokenLoss",
+]
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 
@@ -72,15 +83,15 @@ class RMSNorm(nn.Module):
         return (wide * scale * self.weight).to(x.dtype)
 
 
-def rotary(length: int, head_dim: int, theta: float, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every position's angles, each (T, D), on a tensor's device and wide in its dtype.
+def rotary(length: int, head_dim: int, theta: float, like: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles of positions from the first, each (T, D), on a tensor's device and wide.
 
     Angles as in RoFormer (Su et al. 2021, equation 15): position times theta^(-2i/D), for i below D/2, and
     laid out twice because `rotate` pairs dimension i with i + D/2.
     """
     # In float64 on the CPU first, so that every device and dtype rounds the same angles.
     frequency = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequency).repeat(1, 2)
+    angles = torch.outer(torch.arange(first, first + length, dtype=torch.float64), frequency).repeat(1, 2)
     dtype = torch.promote_types(like.dtype, torch.float32)
     return angles.cos().to(like.device, dtype), angles.sin().to(like.device, dtype)
 
@@ -90,6 +101,43 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = widen(x).chunk(2, dim=-1)
     turned = torch.cat((-second, first), dim=-1)
     return (widen(x) * cos + turned * sin).to(x.dtype)
+
+
+class Rotary(nn.Module):
+    """The angles of a sequence's positions.
+
+    Args:
+        size: dimensions that are turned.
+        theta: base of the frequencies.
+    """
+
+    def __init__(self, size: int, theta: float) -> None:
+        super().__init__()
+        self.size = size
+        self.theta = theta
+        self.first = 0
+        """Where in the sequence the tokens given begin."""
+
+    def forward(self, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """See `rotary`."""
+        return rotary(length, self.size, self.theta, like, self.first)
+
+
+class CausalAttention(nn.Module):
+    """Softmax attention, in which a token sees itself and those before it."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, first: int = 0) -> Tensor:
+        """Queries (B, H, T, D) and keys and values (B, K, S, D) to (B, H, T, D).
+
+        K divides H, and neighbouring heads share a KV head. Query t stands where key `first + t` does.
+        """
+        q = q.unflatten(1, (k.shape[1], -1))  # (B, K, H/K, T, D)
+        # Written out because fused kernels differ between devices and dtypes, and some are not
+        # deterministic in the backward pass.
+        scores = widen(q @ k.unsqueeze(2).transpose(-1, -2)) * q.shape[-1] ** -0.5
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(first + 1)
+        weights = scores.masked_fill(future, float("-inf")).softmax(-1).to(q.dtype)
+        return (weights @ v.unsqueeze(2)).flatten(1, 2)
 
 
 class Attention(nn.Module):
@@ -105,20 +153,14 @@ class Attention(nn.Module):
         self.o = Linear(queries, options.hidden, bias=options.bias)
         self.q_norm = RMSNorm(options.head_dim)
         self.k_norm = RMSNorm(options.head_dim)
+        self.core = CausalAttention()
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """(B, T, C) to (B, T, C), over as many heads as the projections give."""
         q, k, v = (part(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in (self.q, self.k, self.v))
         q = rotate(self.q_norm(q), cos, sin)  # (B, H, T, D)
         k = rotate(self.k_norm(k), cos, sin)  # (B, K, T, D)
-        q = q.unflatten(1, (k.shape[1], -1))  # (B, K, H/K, T, D): neighbouring heads share a KV head
-        # Written out because fused kernels differ between devices and dtypes, and some are not
-        # deterministic in the backward pass.
-        scores = widen(q @ k.unsqueeze(2).transpose(-1, -2)) * self.head_dim**-0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        weights = scores.masked_fill(future, float("-inf")).softmax(-1).to(x.dtype)
-        heads = (weights @ v.unsqueeze(2)).flatten(1, 2)  # (B, H, T, D)
-        return self.o(heads.transpose(1, 2).flatten(2))
+        return self.o(self.core(q, k, v).transpose(1, 2).flatten(2))
 
 
 class Mlp(nn.Module):
@@ -164,9 +206,8 @@ class Qwen3(nn.Module):
 
     def __init__(self, options: TrainOptions) -> None:
         super().__init__()
-        self.head_dim = options.head_dim
-        self.rope_theta = options.rope_theta
         self.embed = Embedding(options.vocab, options.hidden, DTYPES[options.dtype])
+        self.rotary = Rotary(options.head_dim, options.rope_theta)
         self.layers = nn.ModuleList(Decoder(options) for _ in range(options.layers))
         self.norm = RMSNorm(options.hidden)
         self.head = Linear(options.hidden, options.vocab)
@@ -181,7 +222,7 @@ class Qwen3(nn.Module):
         numbers in another order must not use those up.
         """
         x = self.embed(tokens)
-        cos, sin = rotary(tokens.shape[1], self.head_dim, self.rope_theta, x)
+        cos, sin = self.rotary(tokens.shape[1], x)
         for layer in self.layers:
             x = layer(x, cos, sin)
         logits = self.head(self.norm(x))

@@ -19,14 +19,14 @@ def generator(seed: int, name: str) -> torch.Generator:
 def draw(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
     """A whole parameter's first values, fp32.
 
-    Matrices have a standard deviation of one over the root of their inputs, so that every part of the model
-    matters to the first loss already: at the customary 0.02 attention hardly does, and neither would a fault
-    in it. Norm weights lie around 1 and biases around 0, both with a standard deviation of 0.1: constants
-    would hide a permutation, and a zero bias that it is added twice.
+    Matrices, also where several are stacked, have a standard deviation of one over the root of their inputs, so
+    that every part of the model matters to the first loss already: at the customary 0.02 attention hardly does,
+    and neither would a fault in it. Norm weights lie around 1 and biases around 0, both with a standard deviation
+    of 0.1: constants would hide a permutation, and a zero bias that it is added twice.
     """
     normal = torch.randn(shape, generator=generator(seed, name), dtype=torch.float32)
-    if len(shape) == 2:
-        return normal * shape[1] ** -0.5
+    if len(shape) >= 2:
+        return normal * shape[-1] ** -0.5
     return 0.1 * normal + (0.0 if name.endswith(".bias") else 1.0)
 
 
