@@ -47,11 +47,10 @@ def _run(arguments: Arguments, recorder: Recorder) -> None:
         process = stack.enter_context(join(arguments.layout, arguments.device, arguments.options.threads))
         train(
             arguments.options,
-            arguments.layout,
+            process.mesh,
             steps=arguments.steps,
             seed=arguments.seed,
             device=process.device,
-            tp=process.comm(),
             recorder=recorder,
             environment=process.environment(),
         )

@@ -30,6 +30,12 @@ class Batch:
     tokens: Tensor
     labels: Tensor
 
+    def part(self, index: int, parts: int) -> "Batch":
+        """The samples of one of several ranks, which have equally many."""
+        size = len(self.tokens) // parts
+        mine = slice(index * size, (index + 1) * size)
+        return Batch(self.tokens[mine], self.labels[mine])
+
 
 def sample(options: TrainOptions, seed: int, index: int) -> tuple[Tensor, Tensor]:
     """Tokens and labels, both int64 (T,), of one sample of the run, counted from 0 over all steps.
@@ -47,7 +53,7 @@ def sample(options: TrainOptions, seed: int, index: int) -> tuple[Tensor, Tensor
 
 
 def batches(options: TrainOptions, seed: int, step: int) -> list[Batch]:
-    """A step's micro-batches, on the CPU. However a global batch is cut, it holds the same samples."""
+    """A step's micro-batches over all ranks, on the CPU. However a global batch is cut, it holds the same samples."""
     size = options.micro_batch * options.accumulate
     samples = [sample(options, seed, step * size + i) for i in range(size)]
     starts = range(0, size, options.micro_batch)

@@ -1,15 +1,25 @@
-"""The training loop, one and the same under every layout."""
+"""The training loop, one and the same under every layout.
+
+How an axis plugs in. It is one file beside this one, and `Trainer` calls its `apply` when the axis is larger than 1.
+An axis changes a model in place, by replacing or hooking modules that it finds by type or name, and describes in a
+`Shard` for each parameter what this rank holds (`split`) and over which axes of the mesh the gradients must still
+be summed after the backward pass (`partial`). The sums, the norm and the clipping follow from that and need no
+change. Axes that decide what a rank computes come before the weights are filled (tensor, pipeline), those that store
+filled weights differently come after (fully sharded). `options.AVAILABLE_AXES` and `options.PAIRS` name what
+can be asked for.
+
+How a model plugs in: see `models`.
+"""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from parity.layout import Layout
 from parity.record import Recorder
-from parity.train import tensor_parallel, weights
-from parity.train.collectives import Comm
-from parity.train.data import IGNORED, batches
+from parity.train import data_parallel, fully_sharded, gradients, pipeline_parallel, tensor_parallel, weights
+from parity.train.data import IGNORED, Batch, batches
+from parity.train.mesh import Mesh
+from parity.train.models import DTYPES, build
 from parity.train.options import TrainOptions
-from parity.train.qwen3 import DTYPES, Qwen3
 from parity.train.shards import Shard
 
 __all__ = ["Trainer", "train"]
@@ -22,76 +32,93 @@ class Trainer:
         options: what is trained.
         seed: of the weights and the data.
         device: where.
-        tp: the ranks that the model is split over.
+        mesh: the layout, and this rank's place in it.
     """
 
-    def __init__(self, options: TrainOptions, *, seed: int, device: torch.device, tp: Comm) -> None:
+    def __init__(self, options: TrainOptions, *, seed: int, device: torch.device, mesh: Mesh | None = None) -> None:
         self.options = options
         self.seed = seed
         self.device = device
-        self.tp = tp
-        self.model = Qwen3(options)
+        self.mesh = mesh = mesh or Mesh()
+        self.model = build(options)
+        self.size = sum(parameter.numel() for parameter in self.model.parameters())
+        """Elements of the whole model's parameters."""
         self.shards: dict[str, Shard]
-        """Each parameter's place in its whole tensor, by name."""
-        if tp.size > 1:
-            self.shards = tensor_parallel.apply(self.model, options, tp)
+        """The place of each parameter that this rank holds in its whole tensor, by name."""
+        if mesh.size("tp") > 1:
+            self.shards = tensor_parallel.apply(self.model, options, mesh.comm("tp"))
         else:
             self.shards = {name: Shard.whole(tuple(p.shape)) for name, p in self.model.named_parameters()}
+        if mesh.size("dp") > 1:
+            self.shards = data_parallel.apply(self.shards)
+        self.tied: frozenset[str] = frozenset()
+        """Names of the parameters that the first and the last stage of a pipeline both hold."""
+        if mesh.size("pp") > 1:
+            self.tied = pipeline_parallel.apply(self.model, options, mesh.comm("pp"))
+            self.shards = {name: self.shards[name] for name, _ in self.model.named_parameters()}
         dtype = torch.promote_types(DTYPES[options.dtype], torch.float32)  # bf16 computes from fp32 weights
         weights.fill(self.model, self.shards, seed=seed, dtype=dtype, device=device)
+        if mesh.size("fsdp") > 1:
+            self.shards = fully_sharded.apply(self.model, options, mesh.comm("fsdp"), self.shards)
+        self.parameters = dict(self.model.named_parameters())
+        """What this rank holds, by the names of the whole model."""
+        self.pipeline: pipeline_parallel.Pipeline | None = None
+        if mesh.size("pp") > 1:
+            like = self._mine(batches(options, seed, 0))[0]
+            self.pipeline = pipeline_parallel.Pipeline(self.model, options, mesh.comm("pp"), device, like)
         self.optimizer = _optimizer(self.model, options)
 
     def backward(self, step: int) -> float:
         """Compute a step's gradients over all its micro-batches.
 
         Returns:
-            The mean loss of the tokens of the global batch that are not masked: a sum over all micro-batches
-            divided by one count, so that the number of micro-batches changes nothing.
+            The mean loss of the tokens of the global batch that are not masked: a sum over all micro-batches and
+            ranks divided by one count, so that neither's number changes anything. The same on every rank.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        micro = batches(self.options, self.seed, step)
-        tokens = sum(int((batch.labels != IGNORED).sum()) for batch in micro)
+        whole = batches(self.options, self.seed, step)
+        tokens = sum(int((batch.labels != IGNORED).sum()) for batch in whole)
+        micro = self._mine(whole)
+        loss = self._backward(micro, tokens) if self.pipeline is None else self.pipeline.backward(micro, tokens)
+        gradients.sum_partial(self.parameters, self.shards, self.mesh)
+        if self.tied:
+            tied = [parameter.grad for name, parameter in self.parameters.items() if name in self.tied]
+            pipeline_parallel.sum_tied(tied, self.mesh.comm("pp"))
+        everyones = torch.tensor(loss, dtype=torch.float64, device=self.device)
+        return self.mesh.comm("tokens").sum(everyones).item()
+
+    def grad_norm(self) -> float:
+        """L2 norm of the whole gradient, from sums of squares in float64; the same on every rank."""
+        copies = self.tied if self.mesh.coordinates["pp"] > 0 else frozenset()
+        counted = {name: parameter for name, parameter in self.parameters.items() if name not in copies}
+        return gradients.norm(counted, self.shards, self.mesh)
+
+    def update(self, grad_norm: float) -> None:
+        """Clip the gradients and take an optimizer step."""
+        gradients.clip(self.parameters.values(), grad_norm, self.options.clip)
+        self.optimizer.step()
+
+    def _mine(self, micro: list[Batch]) -> list[Batch]:
+        """This rank's part of each micro-batch."""
+        data = self.mesh.comm("data")
+        return [batch.part(data.rank, data.size) for batch in micro]
+
+    def _backward(self, micro: list[Batch], tokens: int) -> float:
         total = 0.0
         for batch in micro:
             loss = self.model(batch.tokens.to(self.device), batch.labels.to(self.device)) / tokens
             loss.backward()
             total += loss.item()
-        self._sum_partial_gradients()
         return total
-
-    def grad_norm(self) -> float:
-        """L2 norm of the whole gradient, from sums of squares in float64; the same on every rank."""
-        split, everywhere = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
-        for name, parameter in self.model.named_parameters():
-            # What every rank holds is counted once, and what is split is counted where it is.
-            (everywhere if self.shards[name].is_whole else split).add_(parameter.grad.double().square().sum())
-        return (self.tp.sum(split) + everywhere).sqrt().item()
-
-    def update(self, grad_norm: float) -> None:
-        """Clip the gradients and take an optimizer step."""
-        if 0 < self.options.clip < grad_norm:
-            scale = self.options.clip / grad_norm
-            for parameter in self.model.parameters():
-                parameter.grad.mul_(scale)
-        self.optimizer.step()
-
-    def _sum_partial_gradients(self) -> None:
-        partial = [p.grad for name, p in self.model.named_parameters() if self.shards[name].partial]
-        if not partial:
-            return
-        sums = self.tp.sum(torch.cat([grad.flatten() for grad in partial]))
-        for grad, total in zip(partial, sums.split([grad.numel() for grad in partial]), strict=True):
-            grad.copy_(total.view_as(grad))
 
 
 def train(
     options: TrainOptions,
-    layout: Layout,
+    mesh: Mesh,
     *,
     steps: int,
     seed: int,
     device: torch.device,
-    tp: Comm,
     recorder: Recorder,
     environment: dict[str, object],
 ) -> None:
@@ -99,29 +126,28 @@ def train(
 
     Args:
         options: what is trained.
-        layout: the parallel sizes, for the record.
+        mesh: the layout, and this rank's place in it.
         steps: optimizer steps.
         seed: of the weights and the data.
         device: where.
-        tp: the ranks of the tensor parallel axis.
         recorder: gets the curves.
         environment: of the process, for the record; completed by what the model adds.
     """
-    trainer = Trainer(options, seed=seed, device=device, tp=tp)
-    sizes = (torch.Size(shard.shape).numel() for shard in trainer.shards.values())
-    recorder.start({**environment, "dtype": options.dtype, "layout": layout.sizes(), "parameters": sum(sizes)})
+    trainer = Trainer(options, seed=seed, device=device, mesh=mesh)
+    layout = mesh.layout.sizes()
+    recorder.start({**environment, "dtype": options.dtype, "layout": layout, "parameters": trainer.size})
     for step in range(steps):
         loss = trainer.backward(step)
         norm = trainer.grad_norm()
         trainer.update(norm)
         recorder.step(step, loss=loss, grad_norm=norm, lr=options.lr)
-        if tp.rank == 0:
+        if mesh.rank == 0:
             # Flushed line by line: a rank that is killed leaves what it has done.
             print(f"step {step} loss {loss:.6f} grad_norm {norm:.4f} lr {options.lr:g}", flush=True)
     recorder.end(steps)
 
 
-def _optimizer(model: torch.nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
+def _optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
     def matrix(parameter: Tensor) -> bool:
         return parameter.ndim > 1
 

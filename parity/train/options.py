@@ -3,14 +3,18 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal
 
 from parity.layout import AXES, Layout
 
 __all__ = ["TrainOptions", "problems"]
 
-AVAILABLE_AXES = ("tp",)
+AVAILABLE_AXES = ("dp", "fsdp", "tp", "pp")
 """Axes that the trainer can really split a model over; each is one file beside this one."""
+
+PAIRS = (("dp", "fsdp"), ("dp", "tp"), ("dp", "pp"), ("tp", "pp"))
+"""Axes that can be larger than 1 together. More than two can where each two of them can."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,15 @@ class TrainOptions:
         default="heads",
         metadata={"help": "how attention is cut: whole heads, or rows wherever they fall (wrong on purpose)"},
     )
+    schedule: Literal["1f1b", "gpipe"] = field(default="1f1b", metadata={"help": "pipeline schedule"})
+    first_stage_layers: int = field(
+        default=0,
+        metadata={"help": "layers of the first pipeline stage, the rest being shared evenly; 0 shares all evenly"},
+    )
+    reduce_dtype: Literal["fp32", "bf16"] = field(
+        default="fp32",
+        metadata={"help": "dtype in which fully sharded gradients are summed; fp32 is the weights' own"},
+    )
     threads: int = field(default=1, metadata={"help": "CPU threads of each rank"})
 
 
@@ -79,6 +92,8 @@ def _trainer_problems(options: TrainOptions) -> Iterator[tuple[str, str]]:
             f"{options.heads} is no multiple of the {options.kv_heads} KV heads: every KV head serves equally"
             " many query heads",
         )
+    if options.first_stage_layers < 0:
+        yield "trainer.first_stage_layers", f"{options.first_stage_layers} is not possible: give 0 (even) or more"
     for name in ("lr", "rope_theta"):
         value = getattr(options, name)
         if not 0 < value < math.inf:
@@ -96,6 +111,9 @@ def _layout_problems(options: TrainOptions, layout: Layout) -> Iterator[tuple[st
         elif size > 1 and axis not in AVAILABLE_AXES:
             known = ", ".join(name for name in AXES if name in AVAILABLE_AXES)
             yield f"layout.{axis}", f"the embedded trainer has no {axis} axis yet: leave it at 1 (it has {known})"
+    yield from _pair_problems(layout)
+    yield from _data_problems(options, layout)
+    yield from _stage_problems(options, layout)
     shared = {"kv_heads": "KV heads", "ffn": "rows of ffn", "vocab": "entries of the vocabulary"}
     if options.sequence_parallel:
         shared["seq_len"] = "tokens of a sequence, which sequence_parallel splits"
@@ -106,3 +124,46 @@ def _layout_problems(options: TrainOptions, layout: Layout) -> Iterator[tuple[st
                 "layout.tp",
                 f"{layout.tp} ranks cannot share {count} {words}: give at most {count}, or raise trainer.{name}",
             )
+
+
+def _pair_problems(layout: Layout) -> Iterator[tuple[str, str]]:
+    used = [axis for axis, size in layout.sizes().items() if size > 1 and axis in AVAILABLE_AXES]
+    for first, second in combinations(used, 2):
+        if {first, second} not in [set(pair) for pair in PAIRS]:
+            known = ", ".join(f"{one} with {other}" for one, other in PAIRS)
+            yield (
+                f"layout.{second}",
+                f"cannot be combined with {first}: leave one of them at 1 (possible are {known})",
+            )
+
+
+def _data_problems(options: TrainOptions, layout: Layout) -> Iterator[tuple[str, str]]:
+    ranks = layout.dp * layout.fsdp
+    if ranks > 1 and options.micro_batch % ranks:
+        yield (
+            "trainer.micro_batch",
+            f"{options.micro_batch} sequences cannot be dealt evenly over {ranks} data parallel ranks (dp {layout.dp}"
+            f" × fsdp {layout.fsdp}): give a multiple of {ranks}, to every leg, so that all have the same batches",
+        )
+
+
+def _stage_problems(options: TrainOptions, layout: Layout) -> Iterator[tuple[str, str]]:
+    if layout.pp < 2:
+        return
+    if layout.pp > options.layers >= 1:
+        yield "layout.pp", f"{layout.pp} stages cannot share {options.layers} layers: give at most {options.layers}"
+    elif options.first_stage_layers > options.layers - layout.pp + 1:
+        yield (
+            "trainer.first_stage_layers",
+            f"{options.first_stage_layers} of {options.layers} layers leave too few for the other"
+            f" {layout.pp - 1} stages: give at most {options.layers - layout.pp + 1}",
+        )
+    least = layout.pp if options.schedule == "1f1b" else 2
+    if 1 <= options.accumulate < least:
+        why = "1f1b needs a micro-batch for every stage" if least > 2 else "a pipeline needs two micro-batches"
+        way_out = ", or take schedule gpipe, for which 2 are enough" if least > 2 else ""
+        yield (
+            "trainer.accumulate",
+            f"{options.accumulate} is too few for {layout.pp} stages, as {why}: give {least} or more, and the same to"
+            f" every leg{way_out}",
+        )

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from parity.errors import DeviceError, UsageError
 from parity.layout import Layout
 from parity.train.collectives import Comm
+from parity.train.mesh import Mesh
 
 __all__ = ["TIMEOUT", "Process", "join"]
 
@@ -38,12 +39,14 @@ class Process:
         world_size: ranks of the leg.
         device: what this rank computes on.
         backend: "gloo", "nccl", or None for a single rank.
+        mesh: the axes of the layout.
     """
 
     rank: int
     world_size: int
     device: torch.device
     backend: str | None
+    mesh: Mesh
 
     def comm(self) -> Comm:
         """All ranks of the leg."""
@@ -91,13 +94,15 @@ def join(layout: Layout, device: str, threads: int) -> Iterator[Process]:
     torch.set_num_threads(threads)
     chosen = _cuda_device(int(env.get("LOCAL_RANK", "0"))) if device == "cuda" else torch.device("cpu")
     torch.use_deterministic_algorithms(True)
+    mesh = Mesh(layout, rank)
     if world_size == 1:
-        yield Process(rank, world_size, chosen, None)
+        yield Process(rank, world_size, chosen, None, mesh)
         return
     backend = "nccl" if device == "cuda" else "gloo"
     _rendezvous(backend, rank, world_size, chosen)
     try:
-        process = Process(rank, world_size, chosen, backend)
+        mesh.connect()
+        process = Process(rank, world_size, chosen, backend, mesh)
         yield process
         # Rank 0 keeps the store: none may leave while another still works.
         process.comm().sum(torch.zeros(1, device=chosen))

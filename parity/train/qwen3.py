@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
+from parity.train.models import DTYPES, Model
 from parity.train.options import TrainOptions
 
 __all__ = [
@@ -23,9 +24,8 @@ __all__ = [
     "RMSNorm",
     "Rotary",
     "TokenLoss",
+    "build",
 ]
-
-DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 
 EPSILON = 1e-6
 """Qwen3's `rms_norm_eps`."""
@@ -201,8 +201,11 @@ class TokenLoss(nn.Module):
         return F.cross_entropy(widen(logits), labels, reduction="none")
 
 
-class Qwen3(nn.Module):
+class Qwen3(Model):
     """The whole model. Parameters are allocated and not initialised: see `weights.fill`."""
+
+    entry = ("embed",)
+    exit = ("norm", "head", "token_loss")
 
     def __init__(self, options: TrainOptions) -> None:
         super().__init__()
@@ -215,15 +218,26 @@ class Qwen3(nn.Module):
             self.head.weight = self.embed.weight
         self.token_loss = TokenLoss()
 
-    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """Token ids and labels, both (B, T), to the float64 sum of the losses of tokens that are not masked.
+    def enter(self, tokens: Tensor) -> Tensor:
+        """(B, T) to (B, T, C)."""
+        return self.embed(tokens)
 
-        The sum is float64 because curves are compared at the last digits of fp32, and adding some hundred
-        numbers in another order must not use those up.
-        """
-        x = self.embed(tokens)
+    def through(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """(B, T, C) to (B, T, C)."""
         cos, sin = self.rotary(tokens.shape[1], x)
-        for layer in self.layers:
+        for layer in self.layers.children():
             x = layer(x, cos, sin)
-        logits = self.head(self.norm(x))
+        return x
+
+    def leave(self, x: Tensor) -> Tensor:
+        """(B, T, C) to (B, T, V)."""
+        return self.head(self.norm(x))
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Logits (B, T, V) and labels (B, T) to a float64 sum."""
         return self.token_loss(logits.flatten(0, 1), labels.flatten()).sum(dtype=torch.float64)
+
+
+def build(options: TrainOptions) -> Qwen3:
+    """The model, not initialised."""
+    return Qwen3(options)

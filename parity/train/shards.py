@@ -15,14 +15,17 @@ class Shard:
         shape: of the whole tensor.
         starts: per dimension, the first index that this rank holds.
         stops: per dimension, one past the last.
-        partial: this rank's gradient is only its summand, and the ranks' gradients must be added up. A
-            parameter that ranks hold whole may need it, because each of them used it on other activations.
+        split: names of the mesh's axes whose ranks hold other boxes.
+        partial: names of the mesh's axes over whose ranks the gradients must still be added up after the
+            backward pass. A parameter that ranks hold whole needs it when each of them used it on other
+            activations.
     """
 
     shape: tuple[int, ...]
     starts: tuple[int, ...]
     stops: tuple[int, ...]
-    partial: bool = False
+    split: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
 
     @classmethod
     def whole(cls, shape: tuple[int, ...]) -> "Shard":
@@ -43,11 +46,15 @@ class Shard:
         """This rank's part of the whole tensor, as a view."""
         return whole[self.slices]
 
-    def cut(self, dim: int, start: int, stop: int) -> "Shard":
-        """The same box, reaching from `start` to `stop` of the whole tensor in one dimension."""
+    def cut(self, axis: str, dim: int, start: int, stop: int) -> "Shard":
+        """The same box, reaching from `start` to `stop` of the whole tensor in one dimension: an axis splits it."""
         starts, stops = list(self.starts), list(self.stops)
         starts[dim], stops[dim] = start, stop
-        return replace(self, starts=tuple(starts), stops=tuple(stops))
+        return replace(self, starts=tuple(starts), stops=tuple(stops), split=(*self.split, axis))
+
+    def summed(self, *axes: str) -> "Shard":
+        """The same box, whose gradient must be added up over these axes too."""
+        return replace(self, partial=(*self.partial, *axes))
 
 
 def span(total: int, parts: int, index: int) -> tuple[int, int]:

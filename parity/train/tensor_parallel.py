@@ -7,7 +7,7 @@ parallelism (Korthikanti et al. 2022) its own stretch of the sequence.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -65,12 +65,11 @@ def apply(model: Qwen3, options: TrainOptions, comm: Comm) -> dict[str, Shard]:
         shard = Shard.whole(tuple(parameter.shape))
         if name in cuts:
             dim, (start, stop) = cuts[name]
-            shard = shard.cut(dim, start, stop)
-        else:
+            shard = shard.cut("tp", dim, start, stop)
+        elif options.sequence_parallel or name.endswith(("q_norm.weight", "k_norm.weight")):
             # Whatever every rank holds whole saw all activations, except the norms of queries and keys, which
             # saw this rank's heads, and under sequence parallelism all, which saw this rank's tokens.
-            partial = options.sequence_parallel or name.endswith(("q_norm.weight", "k_norm.weight"))
-            shard = replace(shard, partial=partial)
+            shard = shard.summed("tp")
         shards[name] = shard
     return shards
 

@@ -9,16 +9,19 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from parity.layout import Layout
 from parity.train.arguments import Arguments, to_argv
 from parity.train.options import TrainOptions
 
-__all__ = ["curve", "gradients", "records", "run_ranks"]
+__all__ = ["curve", "gaps", "gradients", "records", "relative", "run_ranks", "whole_gradients"]
 
 DEADLINE = 120
 """Seconds for all ranks of one test; far beyond what any takes, so that only a hang meets it."""
@@ -114,28 +117,61 @@ def _rank(
 
 
 def records(
-    options: TrainOptions, tp: int, steps: int, *, seed: int = 0, more: Iterable[str] = ()
+    options: TrainOptions, layout: Layout, steps: int, *, seed: int = 0, more: Iterable[str] = ()
 ) -> list[list[dict[str, Any]]]:
     """Train through the command line; every rank's record."""
-    argv = [*to_argv(Arguments(options, Layout(tp=tp), steps, seed, "cpu")), *more]
+    argv = [*to_argv(Arguments(options, layout, steps, seed, "cpu")), *more]
+    world = layout.world_size
     with tempfile.TemporaryDirectory() as folder:
-        codes = run_ranks(tp, _main, argv, env={"PARITY_RECORD_DIR": folder})
-        assert codes == [0] * tp
-        files = [Path(folder, f"rank-{rank}.jsonl") for rank in range(tp)]
+        codes = run_ranks(world, _main, argv, env={"PARITY_RECORD_DIR": folder})
+        assert codes == [0] * world
+        files = [Path(folder, f"rank-{rank}.jsonl") for rank in range(world)]
         return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 
 
 @cache
-def curve(options: TrainOptions, tp: int, steps: int, seed: int = 0) -> list[tuple[float, float]]:
-    """Loss and gradient norm of each step, as rank 0 recorded them."""
-    lines = records(options, tp, steps, seed=seed)[0]
-    return [(line["loss"], line["grad_norm"]) for line in lines if line["kind"] == "step"]
+def curve(options: TrainOptions, layout: Layout, steps: int, seed: int = 0) -> list[tuple[float, float]]:
+    """Loss and gradient norm of each step, which must be the same in every rank's record."""
+    ranks = [
+        [(line["loss"], line["grad_norm"]) for line in lines if line["kind"] == "step"]
+        for lines in records(options, layout, steps, seed=seed)
+    ]
+    assert all(rank == ranks[0] for rank in ranks), "the ranks report different curves"
+    return ranks[0]
 
 
 @cache
-def gradients(options: TrainOptions, tp: int) -> list[dict[str, tuple[Any, Any, Any]]]:
+def gradients(options: TrainOptions, layout: Layout) -> list[dict[str, tuple[Any, Any, Any]]]:
     """On each rank, by parameter: its shard, its value and its gradient at the first step, as arrays."""
-    return run_ranks(tp, _gradients, options, tp)
+    return run_ranks(layout.world_size, _gradients, options, layout)
+
+
+def whole_gradients(options: TrainOptions, layout: Layout) -> dict[str, Any]:
+    """Every parameter's gradient, put together from the ranks' shards; what several hold must be bitwise equal."""
+    whole: dict[str, Any] = {}
+    for rank, held in enumerate(gradients(options, layout)):
+        for name, (shard, _, gradient) in held.items():
+            there = whole.setdefault(name, np.full(shard.shape, np.nan))[shard.slices]
+            known = ~np.isnan(there)
+            assert np.array_equal(there[known], gradient[known]), f"{name} on rank {rank} differs from another's"
+            there[...] = gradient
+    for name, gradient in whole.items():
+        assert not np.isnan(gradient).any(), f"no rank holds all of {name}"
+    return whole
+
+
+def gaps(options: TrainOptions, layout: Layout) -> dict[str, float]:
+    """By parameter, how far the first step's gradient is from one rank's: relative L2 distance."""
+    expected = whole_gradients(replace(options, sequence_parallel=False), Layout())
+    found = whole_gradients(options, layout)
+    assert found.keys() == expected.keys()
+    return {name: relative(expected[name], found[name]) for name in expected}
+
+
+def relative(expected: Any, found: Any) -> float:
+    """Relative L2 distance of two arrays."""
+    expected, found = (np.asarray(value, dtype=np.float64) for value in (expected, found))
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
 def _main(argv: list[str]) -> int:
@@ -144,14 +180,15 @@ def _main(argv: list[str]) -> int:
     return main(argv)
 
 
-def _gradients(options: TrainOptions, tp: int) -> dict[str, tuple[Any, Any, Any]]:
+def _gradients(options: TrainOptions, layout: Layout) -> dict[str, tuple[Any, Any, Any]]:
+    from parity.train.gradients import local
     from parity.train.loop import Trainer
     from parity.train.process import join
 
-    with join(Layout(tp=tp), "cpu", options.threads) as process:
-        trainer = Trainer(options, seed=0, device=process.device, tp=process.comm())
+    with join(layout, "cpu", options.threads) as process:
+        trainer = Trainer(options, seed=0, device=process.device, mesh=process.mesh)
         trainer.backward(0)
     return {
-        name: (trainer.shards[name], parameter.detach().numpy(), parameter.grad.numpy())
-        for name, parameter in trainer.model.named_parameters()
+        name: (trainer.shards[name], local(parameter.detach()).numpy(), local(parameter.grad).numpy())
+        for name, parameter in trainer.parameters.items()
     }

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from parity.train.collectives import Comm
 from parity.train.loop import Trainer
 from parity.train.options import TrainOptions
 
@@ -13,7 +12,7 @@ OPTIONS = TrainOptions(layers=1, hidden=32, dtype="fp64")
 
 
 def trainer(options: TrainOptions) -> Trainer:
-    return Trainer(options, seed=0, device=torch.device("cpu"), tp=Comm())
+    return Trainer(options, seed=0, device=torch.device("cpu"))
 
 
 def flat(model: torch.nn.Module, gradient: bool = False) -> torch.Tensor:

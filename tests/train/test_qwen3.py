@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from parity.train.collectives import Comm
 from parity.train.data import IGNORED, batches
 from parity.train.loop import Trainer
 from parity.train.options import TrainOptions
@@ -17,7 +16,7 @@ OPTIONS = TrainOptions(dtype="fp64", bias=True)
 
 
 def model(options: TrainOptions = OPTIONS) -> Qwen3:
-    return Trainer(options, seed=0, device=torch.device("cpu"), tp=Comm()).model
+    return Trainer(options, seed=0, device=torch.device("cpu")).model
 
 
 def attention(module: Attention, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

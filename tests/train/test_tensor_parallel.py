@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parity.layout import Layout
 from parity.train.options import TrainOptions
-from tests.train.ranks import curve, gradients, records, run_ranks
+from tests.train.ranks import curve, gaps, records, run_ranks
 
 pytestmark = pytest.mark.slow
 
@@ -16,38 +17,9 @@ EVERYTHING = replace(SMALL, sequence_parallel=True, bias=True, tie_embeddings=Tr
 EXACT = replace(EVERYTHING, dtype="fp64")
 
 
-def relative(expected: Any, found: Any) -> float:
-    """Relative L2 distance of two arrays."""
-    expected, found = (np.asarray(value, dtype=np.float64) for value in (expected, found))
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
-
-
-def whole_gradients(options: TrainOptions, tp: int) -> dict[str, Any]:
-    """Every parameter's gradient, put together from the ranks' shards; what all hold must be equal on all."""
-    ranks = gradients(options, tp)
-    whole = {}
-    for name, (first, _, _) in ranks[0].items():
-        whole[name] = np.full(first.shape, np.nan)
-        for rank in ranks:
-            shard, _, gradient = rank[name]
-            held = whole[name][shard.slices]
-            if shard.is_whole and rank is not ranks[0]:
-                assert np.array_equal(held, gradient), f"{name} differs between ranks"
-            whole[name][shard.slices] = gradient
-    return whole
-
-
-def gaps(options: TrainOptions, tp: int) -> dict[str, float]:
-    """By parameter, how far the gradient of the first step is from the whole model's."""
-    expected = whole_gradients(replace(options, sequence_parallel=False), 1)
-    found = whole_gradients(options, tp)
-    assert found.keys() == expected.keys()
-    return {name: relative(expected[name], found[name]) for name in expected}
-
-
 @pytest.mark.parametrize("tp", [2, 3, 4, 8])
 def test_every_gradient_is_the_whole_models_at_any_size(tp: int) -> None:
-    assert max(gaps(EXACT, tp).values()) < 1e-13
+    assert max(gaps(EXACT, Layout(tp=tp)).values()) < 1e-13
 
 
 @pytest.mark.parametrize(
@@ -64,19 +36,19 @@ def test_every_gradient_is_the_whole_models_at_any_size(tp: int) -> None:
     ids=["plain", "sequence_parallel", "bias", "tied", "no_groups", "one_head_each", "accumulate"],
 )
 def test_every_gradient_is_the_whole_models_with_any_option(options: TrainOptions) -> None:
-    assert max(gaps(replace(options, dtype="fp64"), 3).values()) < 1e-13
+    assert max(gaps(replace(options, dtype="fp64"), Layout(tp=3)).values()) < 1e-13
 
 
 @pytest.mark.parametrize("options", [SMALL, EVERYTHING], ids=["plain", "everything"])
 def test_every_gradient_is_the_whole_models_within_fp32(options: TrainOptions) -> None:
-    assert max(gaps(options, 3).values()) < 2e-6
+    assert max(gaps(options, Layout(tp=3)).values()) < 2e-6
 
 
 @pytest.mark.parametrize("tp", [2, 3, 4, 8])
 @pytest.mark.parametrize("options", [SMALL, EVERYTHING], ids=["plain", "everything"])
 def test_curves_agree_within_fp32(options: TrainOptions, tp: int) -> None:
-    expected = np.array(curve(replace(options, sequence_parallel=False), 1, 6))
-    found = np.array(curve(options, tp, 6))
+    expected = np.array(curve(replace(options, sequence_parallel=False), Layout(), 6))
+    found = np.array(curve(options, Layout(tp=tp), 6))
     loss, grad_norm = (np.abs(found / expected - 1)).T
     assert loss[0] < 2e-7
     assert grad_norm[0] < 1e-6
@@ -87,32 +59,37 @@ def test_curves_agree_within_fp32(options: TrainOptions, tp: int) -> None:
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_curves_agree_within_fp64(optimizer: str) -> None:
     options = replace(EXACT, optimizer=optimizer, lr=3e-3 if optimizer == "adamw" else 0.3)
-    expected, found = curve(replace(options, sequence_parallel=False), 1, 8), curve(options, 3, 8)
+    expected, found = curve(replace(options, sequence_parallel=False), Layout(), 8), curve(options, Layout(tp=3), 8)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_bf16_agrees_as_far_as_bf16_does() -> None:
     options = replace(EVERYTHING, dtype="bf16")
-    expected, found = np.array(curve(replace(options, sequence_parallel=False), 1, 4)), np.array(curve(options, 3, 4))
+    expected, found = (
+        np.array(curve(replace(options, sequence_parallel=False), Layout(), 4)),
+        np.array(curve(options, Layout(tp=3), 4)),
+    )
     assert np.abs(found / expected - 1).max() < 2e-2
-    exact = np.array(curve(replace(EVERYTHING, sequence_parallel=False), 1, 4))
+    exact = np.array(curve(replace(EVERYTHING, sequence_parallel=False), Layout(), 4))
     # It was bf16 indeed: a computation in fp32 would be nearer.
     assert np.abs(found / exact - 1).max() > 1e-5
 
 
 def test_a_cut_by_rows_is_wrong_at_the_first_step_where_it_falls_inside_a_head() -> None:
     rows = TrainOptions(tp_cut="rows")
-    (loss, _), (expected, _) = curve(rows, 3, 1)[0], curve(TrainOptions(), 1, 1)[0]
+    (loss, _), (expected, _) = curve(rows, Layout(tp=3), 1)[0], curve(TrainOptions(), Layout(), 1)[0]
     assert abs(loss / expected - 1) > 5e-3
 
 
 def test_a_cut_by_rows_is_the_cut_by_heads_where_they_divide_evenly() -> None:
-    assert curve(replace(SMALL, tp_cut="rows"), 4, 3) == curve(SMALL, 4, 3)
+    assert curve(replace(SMALL, tp_cut="rows"), Layout(tp=4), 3) == curve(SMALL, Layout(tp=4), 3)
 
 
 @pytest.mark.parametrize("tp", [2, 5, 6, 7, 8])
 def test_a_cut_by_rows_trains_at_every_size(tp: int) -> None:
-    losses = [loss for loss, _ in curve(replace(SMALL, tp_cut="rows", bias=True, sequence_parallel=True), tp, 2)]
+    losses = [
+        loss for loss, _ in curve(replace(SMALL, tp_cut="rows", bias=True, sequence_parallel=True), Layout(tp=tp), 2)
+    ]
     assert np.isfinite(losses).all()
 
 
@@ -122,7 +99,7 @@ def test_ranks_record_the_same_curve_and_parameters_they_share_stay_equal() -> N
 
 
 def test_every_rank_records_itself() -> None:
-    ranks = records(SMALL, 3, 2)
+    ranks = records(SMALL, Layout(tp=3), 2)
     for rank, lines in enumerate(ranks):
         assert [line["kind"] for line in lines] == ["start", "step", "step", "end"]
         assert (lines[0]["rank"], lines[0]["world_size"], lines[0]["leg"]) == (rank, 3, "leg")
@@ -133,17 +110,16 @@ def test_every_rank_records_itself() -> None:
 
 
 def test_the_same_leg_twice_is_the_same_bitwise() -> None:
-    first, second = (records(EVERYTHING, 3, 3)[0] for _ in range(2))
+    first, second = (records(EVERYTHING, Layout(tp=3), 3)[0] for _ in range(2))
     assert [line.get("loss") for line in first] == [line.get("loss") for line in second]
 
 
 def _train_some(options: TrainOptions) -> dict[str, Any]:
-    from parity.layout import Layout
     from parity.train.loop import Trainer
     from parity.train.process import join
 
     with join(Layout(tp=3), "cpu", 1) as process:
-        trainer = Trainer(options, seed=0, device=process.device, tp=process.comm())
+        trainer = Trainer(options, seed=0, device=process.device, mesh=process.mesh)
         curve = []
         for step in range(3):
             curve.append((trainer.backward(step), trainer.grad_norm()))

@@ -6,9 +6,10 @@ from itertools import pairwise
 import pytest
 import torch
 
+from parity.layout import Layout
 from parity.train import weights
-from parity.train.collectives import Comm
 from parity.train.loop import Trainer
+from parity.train.mesh import Mesh
 from parity.train.options import TrainOptions
 from parity.train.shards import Shard, span
 
@@ -16,7 +17,7 @@ OPTIONS = TrainOptions(layers=1, hidden=24, bias=True)
 
 
 def trainer(options: TrainOptions = OPTIONS, seed: int = 0, rank: int = 0, size: int = 1) -> Trainer:
-    return Trainer(options, seed=seed, device=torch.device("cpu"), tp=Comm(rank, size))
+    return Trainer(options, seed=seed, device=torch.device("cpu"), mesh=Mesh(Layout(tp=size), rank))
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
@@ -111,6 +112,6 @@ def test_spans_are_near_even_and_leave_no_gap(total: int, parts: int) -> None:
 def test_a_shard_knows_whether_it_is_whole() -> None:
     whole = Shard.whole((4, 3))
     assert whole.is_whole
-    assert not whole.cut(0, 0, 2).is_whole
-    assert not whole.cut(1, 1, 3).is_whole
-    assert whole.cut(0, 0, 4).is_whole
+    assert not whole.cut("tp", 0, 0, 2).is_whole
+    assert not whole.cut("tp", 1, 1, 3).is_whole
+    assert whole.cut("tp", 0, 0, 4).is_whole
