@@ -75,7 +75,9 @@ class Source(_Model):
 class _TrainerBase(_Model):
     """The embedded trainer, or any command."""
 
-    embedded: Literal["qwen3"] | None = Field(default=None, description="Model of the embedded trainer.")
+    embedded: Literal["qwen3", "deepseek_v4"] | None = Field(
+        default=None, description="Model of the embedded trainer."
+    )
     command: str | list[str] | None = Field(
         default=None, description="Shell line, or list of arguments, that runs one leg; may hold placeholders."
     )

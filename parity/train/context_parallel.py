@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from parity.train.collectives import Comm, gather
 from parity.train.moe import Load, Moe
+from parity.train.options import TrainOptions
 from parity.train.qwen3 import CausalAttention, Rotary
-from parity.train.shards import span
+from parity.train.shards import Shard, span
 
 __all__ = ["GatheredAttention", "apply", "lengths"]
 
@@ -60,10 +61,14 @@ class _SequenceLoad(Load):
         return total[:-1], int(total[-1])
 
 
-def apply(model: nn.Module, comm: Comm, seq_len: int) -> None:
-    """Make a model compute on this rank's stretch of the sequence. Its parameters stay as they are, and their
-    gradients are what this rank's tokens add to the sum."""
-    cut = lengths(seq_len, comm.size)
+def apply(model: nn.Module, options: TrainOptions, comm: Comm, shards: dict[str, Shard]) -> dict[str, Shard]:
+    """Make a model compute on this rank's stretch of the sequence.
+
+    Returns:
+        The shards with their gradients, which are what this rank's tokens add, marked as still to be summed. Experts
+        that are split over ranks have seen the tokens of all of these, and are marked already.
+    """
+    cut = lengths(options.seq_len, comm.size)
     for module in list(model.modules()):
         if isinstance(getattr(module, "core", None), CausalAttention):
             module.core = GatheredAttention(comm, cut)
@@ -71,3 +76,4 @@ def apply(model: nn.Module, comm: Comm, seq_len: int) -> None:
             module.first = sum(cut[: comm.rank])
         elif isinstance(module, Moe):
             module.micro_batch_load = _SequenceLoad(comm)
+    return {name: shard if "ep" in shard.split else shard.summed("cp") for name, shard in shards.items()}

@@ -36,6 +36,10 @@ class Batch:
         mine = slice(index * size, (index + 1) * size)
         return Batch(self.tokens[mine], self.labels[mine])
 
+    def stretch(self, start: int, stop: int) -> "Batch":
+        """Some of each sequence's tokens. Labels were shifted before, so that the last one's is the next token."""
+        return Batch(self.tokens[:, start:stop], self.labels[:, start:stop])
+
 
 def sample(options: TrainOptions, seed: int, index: int) -> tuple[Tensor, Tensor]:
     """Tokens and labels, both int64 (T,), of one sample of the run, counted from 0 over all steps.

@@ -11,7 +11,6 @@ __all__ = ["apply"]
 def apply(shards: dict[str, Shard]) -> dict[str, Shard]:
     """The shards with their gradients marked as still to be summed over the replicas.
 
-    Experts that are split over ranks have seen the tokens of all of these, so that theirs are summed over the
-    ranks that hold the same experts instead.
+    Experts that are split over ranks have seen the tokens of all of these, and are marked already.
     """
-    return {name: shard.summed("expert_dp" if "ep" in shard.split else "dp") for name, shard in shards.items()}
+    return {name: shard if "ep" in shard.split else shard.summed("dp") for name, shard in shards.items()}

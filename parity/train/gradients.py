@@ -1,11 +1,12 @@
 """What is done with gradients between the backward pass and the optimizer, wherever their pieces lie."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from parity.train.collectives import Comm
 from parity.train.mesh import Mesh
 from parity.train.shards import Shard
 
@@ -23,7 +24,9 @@ def local(x: Tensor) -> Tensor:
     return x.to_local() if isinstance(x, DTensor) else x
 
 
-def sum_partial(parameters: Mapping[str, nn.Parameter], shards: Mapping[str, Shard], mesh: Mesh) -> None:
+def sum_partial(
+    parameters: Mapping[str, nn.Parameter], shards: Mapping[str, Shard], mesh: Mesh, narrow: Collection[str] = ()
+) -> None:
     """Add up gradients over the axes for which their shards call them partial, in place.
 
     One exchange an axis, and a sum that is bitwise the same on all its ranks, so that replicas stay equal.
@@ -32,15 +35,22 @@ def sum_partial(parameters: Mapping[str, nn.Parameter], shards: Mapping[str, Sha
         parameters: by name, the same on every rank of an axis.
         shards: by the same names.
         mesh: has a `Comm` for each axis that a shard names.
+        narrow: names of the parameters whose gradients are sent, and their sum rounded, in bf16.
     """
     for axis in SUMMED:
-        comm = mesh.comm(axis)
-        grads = [local(parameter.grad) for name, parameter in parameters.items() if axis in shards[name].partial]
-        if comm.size == 1 or not grads:
-            continue
-        sums = comm.sum(torch.cat([grad.flatten() for grad in grads]))
-        for grad, total in zip(grads, sums.split([grad.numel() for grad in grads]), strict=True):
-            grad.copy_(total.view_as(grad))
+        partial = [name for name in parameters if axis in shards[name].partial]
+        for sent_narrow in (False, True):
+            names = [name for name in partial if (name in narrow) == sent_narrow]
+            _sum([local(parameters[name].grad) for name in names], mesh.comm(axis), narrow=sent_narrow)
+
+
+def _sum(grads: list[Tensor], comm: Comm, *, narrow: bool) -> None:
+    if comm.size == 1 or not grads:
+        return
+    flat = torch.cat([grad.flatten() for grad in grads])
+    sums = comm.sum(flat.bfloat16() if narrow else flat)
+    for grad, total in zip(grads, sums.split([grad.numel() for grad in grads]), strict=True):
+        grad.copy_(total.view_as(grad))
 
 
 def norm(parameters: Mapping[str, nn.Parameter], shards: Mapping[str, Shard], mesh: Mesh) -> float:

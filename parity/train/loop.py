@@ -5,8 +5,8 @@ An axis changes a model in place, by replacing or hooking modules that it finds 
 `Shard` for each parameter what this rank holds (`split`) and over which axes of the mesh the gradients must still
 be summed after the backward pass (`partial`). The sums, the norm and the clipping follow from that and need no
 change. Axes that decide what a rank computes come before the weights are filled (tensor, pipeline), those that store
-filled weights differently come after (fully sharded). `options.AVAILABLE_AXES` and `options.PAIRS` name what
-can be asked for.
+filled weights differently come after (fully sharded). `options.PAIRS` names what can be
+asked for together.
 
 How a model plugs in: see `models`.
 """
@@ -15,12 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from parity.record import Recorder
-from parity.train import data_parallel, fully_sharded, gradients, pipeline_parallel, tensor_parallel, weights
+from parity.train import (
+    context_parallel,
+    data_parallel,
+    expert_parallel,
+    fully_sharded,
+    gradients,
+    moe,
+    pipeline_parallel,
+    tensor_parallel,
+    weights,
+)
 from parity.train.data import IGNORED, Batch, batches
 from parity.train.mesh import Mesh
 from parity.train.models import DTYPES, build
 from parity.train.options import TrainOptions
-from parity.train.shards import Shard
+from parity.train.shards import Shard, span
 
 __all__ = ["Trainer", "train"]
 
@@ -49,6 +59,10 @@ class Trainer:
             self.shards = tensor_parallel.apply(self.model, options, mesh.comm("tp"))
         else:
             self.shards = {name: Shard.whole(tuple(p.shape)) for name, p in self.model.named_parameters()}
+        if mesh.size("ep") > 1 and options.skip != "ep":
+            self.shards |= expert_parallel.apply(self.model, mesh.comm("ep"))
+        if mesh.size("cp") > 1:
+            self.shards = context_parallel.apply(self.model, options, mesh.comm("cp"), self.shards)
         if mesh.size("dp") > 1:
             self.shards = data_parallel.apply(self.shards)
         self.tied: frozenset[str] = frozenset()
@@ -60,6 +74,10 @@ class Trainer:
         weights.fill(self.model, self.shards, seed=seed, dtype=dtype, device=device)
         if mesh.size("fsdp") > 1:
             self.shards = fully_sharded.apply(self.model, options, mesh.comm("fsdp"), self.shards)
+        self.narrow = expert_parallel.narrow(self.model) if options.expert_reduce_dtype == "bf16" else frozenset()
+        """Names of the parameters whose gradients are summed in bf16."""
+        # The mean over all ranks' micro-batches, as the loss is the mean over all ranks' tokens.
+        moe.set_auxiliary_loss(self.model, options.aux_loss / (options.accumulate * mesh.size("data")))
         self.parameters = dict(self.model.named_parameters())
         """What this rank holds, by the names of the whole model."""
         self.pipeline: pipeline_parallel.Pipeline | None = None
@@ -80,7 +98,7 @@ class Trainer:
         tokens = sum(int((batch.labels != IGNORED).sum()) for batch in whole)
         micro = self._mine(whole)
         loss = self._backward(micro, tokens) if self.pipeline is None else self.pipeline.backward(micro, tokens)
-        gradients.sum_partial(self.parameters, self.shards, self.mesh)
+        gradients.sum_partial(self.parameters, self.shards, self.mesh, self.narrow)
         if self.tied:
             tied = [parameter.grad for name, parameter in self.parameters.items() if name in self.tied]
             pipeline_parallel.sum_tied(tied, self.mesh.comm("pp"))
@@ -97,11 +115,20 @@ class Trainer:
         """Clip the gradients and take an optimizer step."""
         gradients.clip(self.parameters.values(), grad_norm, self.options.clip)
         self.optimizer.step()
+        moe.update_biases(self.model, self.options.bias_update_rate, self.mesh.comm("tokens"))
+
+    def auxiliary_loss(self) -> float | None:
+        """The load-balancing loss of the last `backward`, the same on every rank; None if it is off."""
+        if not self.options.aux_loss:
+            return None
+        mine = torch.tensor(moe.take_auxiliary_loss(self.model), dtype=torch.float64, device=self.device)
+        return self.mesh.comm("pp").sum(self.mesh.comm("tokens").sum(mine)).item()
 
     def _mine(self, micro: list[Batch]) -> list[Batch]:
         """This rank's part of each micro-batch."""
-        data = self.mesh.comm("data")
-        return [batch.part(data.rank, data.size) for batch in micro]
+        data, cp = self.mesh.comm("data"), self.mesh.comm("cp")
+        tokens = span(self.options.seq_len, cp.size, cp.rank)
+        return [batch.part(data.rank, data.size).stretch(*tokens) for batch in micro]
 
     def _backward(self, micro: list[Batch], tokens: int) -> float:
         total = 0.0
@@ -140,7 +167,7 @@ def train(
         loss = trainer.backward(step)
         norm = trainer.grad_norm()
         trainer.update(norm)
-        recorder.step(step, loss=loss, grad_norm=norm, lr=options.lr)
+        recorder.step(step, loss=loss, grad_norm=norm, lr=options.lr, aux_loss=trainer.auxiliary_loss())
         if mesh.rank == 0:
             # Flushed line by line: a rank that is killed leaves what it has done.
             print(f"step {step} loss {loss:.6f} grad_norm {norm:.4f} lr {options.lr:g}", flush=True)

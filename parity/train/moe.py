@@ -24,6 +24,7 @@ __all__ = [
     "Routing",
     "SharedExpert",
     "hash_table",
+    "set_auxiliary_loss",
     "take_auxiliary_loss",
     "update_biases",
 ]
@@ -164,17 +165,16 @@ class Moe(nn.Module):
         router: chooses.
         experts: are chosen from.
         shared: maps (N, C) to (N, C) for every token.
-        aux_scale: with which the auxiliary loss of a micro-batch counts; 0 does not compute it.
     """
 
-    def __init__(self, router: Router, experts: Experts, shared: nn.Module, *, aux_scale: float = 0.0) -> None:
+    def __init__(self, router: Router, experts: Experts, shared: nn.Module) -> None:
         super().__init__()
         self.router = router
         self.experts = experts
         self.shared = shared
         self.dispatch = Dispatch()
         self.micro_batch_load = Load()
-        self.aux_scale = aux_scale
+        self.aux_scale = 0.0
         # Of a step so far, for its end: neither is state.
         self.load: Tensor | None = None
         self.aux_loss: Tensor | None = None
@@ -239,13 +239,20 @@ class SharedExpert(nn.Module):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
-def take_auxiliary_loss(model: nn.Module) -> Tensor | None:
-    """This rank's auxiliary loss since the last call, over its layers and micro-batches; None if there is none."""
-    blocks = [block for block in model.modules() if isinstance(block, Moe)]
-    losses = [block.aux_loss for block in blocks if block.aux_loss is not None]
-    for block in blocks:
+def set_auxiliary_loss(model: nn.Module, scale: float) -> None:
+    """Add a load-balancing loss to what is trained: this much of each micro-batch's, summed over the layers that
+    choose by score. The others could not balance anything. 0 does without."""
+    for block in _blocks(model):
+        block.aux_scale = scale if block.router.table is None else 0.0
+
+
+def take_auxiliary_loss(model: nn.Module) -> float:
+    """This rank's auxiliary loss since the last call, scaled, over its layers and micro-batches."""
+    total = 0.0
+    for block in _blocks(model):
+        total += 0.0 if block.aux_loss is None else block.aux_loss.item()
         block.aux_loss = None
-    return torch.stack(losses).sum() if losses else None
+    return total
 
 
 def update_biases(model: nn.Module, rate: float, data: Comm) -> None:
@@ -258,8 +265,8 @@ def update_biases(model: nn.Module, rate: float, data: Comm) -> None:
         rate: added or subtracted; with 0 nothing moves.
         data: all ranks that the global batch is spread over. A sum over fewer would give every rank another bias.
     """
-    blocks = [block for block in model.modules() if isinstance(block, Moe) and block.load is not None]
-    moved = [block for block in blocks if block.router.e_score_correction_bias is not None]
+    blocks = _blocks(model)
+    moved = [b for b in blocks if b.load is not None and b.router.e_score_correction_bias is not None]
     if rate and moved:
         for block, load in zip(moved, data.sum(torch.stack([block.load for block in moved])), strict=True):
             # In whole numbers: E load against the sum, so that a load at the mean is left alone on every device.
@@ -267,3 +274,7 @@ def update_biases(model: nn.Module, rate: float, data: Comm) -> None:
             block.router.e_score_correction_bias.add_(sign, alpha=rate)
     for block in blocks:
         block.load = None
+
+
+def _blocks(model: nn.Module) -> list[Moe]:
+    return [module for module in model.modules() if isinstance(module, Moe)]

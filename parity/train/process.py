@@ -91,6 +91,9 @@ def join(layout: Layout, device: str, threads: int) -> Iterator[Process]:
         raise UsageError(
             f"WORLD_SIZE: {world_size} ranks were started, but the layout ({layout}) takes {layout.world_size}"
         )
+    shared = layout.dp * layout.fsdp * layout.cp
+    if shared % layout.ep:
+        raise UsageError(f"layout.ep: {layout.ep} does not divide the {shared} ranks of dp × fsdp × cp with experts")
     torch.set_num_threads(threads)
     chosen = _cuda_device(int(env.get("LOCAL_RANK", "0"))) if device == "cuda" else torch.device("cpu")
     torch.use_deterministic_algorithms(True)

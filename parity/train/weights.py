@@ -43,3 +43,5 @@ def fill(model: nn.Module, shards: dict[str, Shard], *, seed: int, dtype: torch.
     for name, parameter in model.named_parameters():
         whole = draw(name, tuple(parameter.shape), seed)
         parameter.data = shards[name].part(whole).to(device, dtype, copy=True).contiguous()
+    for buffer in model.buffers():
+        buffer.data = buffer.to(device)

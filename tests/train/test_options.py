@@ -12,6 +12,7 @@ from parity.train.arguments import Arguments, parse, to_argv
 from parity.train.options import TrainOptions, problems
 
 DEFAULT = TrainOptions()
+EXPERTS = TrainOptions(model="deepseek_v4", layers=6, heads=8, kv_heads=1)
 
 
 @pytest.mark.parametrize("tp", range(1, 9))
@@ -40,20 +41,15 @@ def test_sequence_parallel_with_fewer_tokens_than_ranks() -> None:
     assert problems(replace(short, sequence_parallel=False), Layout(tp=4)) == []
 
 
-@pytest.mark.parametrize("axis", ["ep", "cp"])
-def test_an_axis_that_the_trainer_lacks_is_never_ignored(axis: str) -> None:
-    ((name, sentence),) = problems(DEFAULT, Layout(**{axis: 2}))
-    assert name == f"layout.{axis}"
-    assert f"no {axis} axis yet" in sentence
-
-
 @pytest.mark.parametrize(
     "layout",
     [
         Layout(dp=2),
         Layout(fsdp=2),
         Layout(pp=2),
+        Layout(cp=3),
         Layout(dp=2, tp=3),
+        Layout(dp=2, cp=2),
         Layout(pp=2, tp=2),
         Layout(pp=2, dp=2, tp=2),
     ],
@@ -62,6 +58,15 @@ def test_an_axis_that_the_trainer_lacks_is_never_ignored(axis: str) -> None:
 def test_axes_that_fit(layout: Layout) -> None:
     assert problems(DEFAULT, layout) == []
     assert problems(replace(DEFAULT, micro_batch=4), Layout(dp=2, fsdp=2)) == []
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [Layout(pp=2), Layout(dp=2, ep=2), Layout(fsdp=2, ep=2), Layout(cp=2, ep=2), Layout(dp=2, pp=2, ep=2)],
+    ids=str,
+)
+def test_axes_that_fit_a_model_with_experts(layout: Layout) -> None:
+    assert problems(EXPERTS, layout) == []
 
 
 @pytest.mark.parametrize(
@@ -75,12 +80,36 @@ def test_axes_that_fit(layout: Layout) -> None:
         (Layout(pp=2), {"first_stage_layers": 2}, "trainer.first_stage_layers", "give at most 1"),
         (Layout(fsdp=2, tp=2), {}, "layout.tp", "cannot be combined with fsdp: leave one of them at 1"),
         (Layout(fsdp=2, pp=2), {}, "layout.pp", "cannot be combined with fsdp"),
+        (Layout(cp=5), {"seq_len": 4}, "layout.cp", "5 ranks cannot share 4 tokens: give at most 4"),
+        (Layout(dp=2, ep=2), {}, "layout.ep", "qwen3 has no experts to spread"),
     ],
 )
 def test_what_does_not_fit_is_said_with_the_limit(
     layout: Layout, changes: dict[str, int], name: str, words: str
 ) -> None:
     ((found, sentence),) = problems(replace(DEFAULT, **changes), layout)
+    assert found == name
+    assert words in sentence
+
+
+@pytest.mark.parametrize(
+    ("layout", "changes", "name", "words"),
+    [
+        (Layout(tp=2), {}, "layout.tp", "deepseek_v4 is not split by tensor parallelism"),
+        (Layout(dp=2, ep=2), {"experts": 1, "top_k": 1}, "layout.ep", "2 ranks cannot share 1 experts"),
+        (Layout(), {"kv_heads": 8}, "trainer.kv_heads", "deepseek_v4 has one KV head"),
+        (Layout(), {"layers": 2}, "trainer.hash_layers", "3 of 2 layers cannot be routed by token id: give 0 to 2"),
+        (Layout(), {"top_k": 9}, "trainer.top_k", "9 experts cannot be chosen from 8"),
+        (Layout(), {"o_groups": 3}, "trainer.o_groups", "3 groups cannot share 8 heads evenly"),
+        (Layout(), {"rope_dim": 3}, "trainer.rope_dim", "give an even number up to the head_dim, 16"),
+        (Layout(), {"streams": 0}, "trainer.streams", "0 is too few"),
+        (Layout(), {"aux_loss": -1.0}, "trainer.aux_loss", "give 0 (off)"),
+    ],
+)
+def test_what_a_model_with_experts_cannot_be_is_said_with_the_limit(
+    layout: Layout, changes: dict[str, int], name: str, words: str
+) -> None:
+    ((found, sentence),) = problems(replace(EXPERTS, **changes), layout)
     assert found == name
     assert words in sentence
 
@@ -110,8 +139,8 @@ def test_a_bad_number_is_named(name: str, value: float) -> None:
 
 
 def test_all_mistakes_come_at_once() -> None:
-    found = problems(replace(DEFAULT, lr=-1.0, heads=12), Layout(tp=16, pp=3, cp=2))
-    names = ["trainer.heads", "trainer.lr", "layout.cp", "layout.pp", "trainer.accumulate", "layout.tp"]
+    found = problems(replace(DEFAULT, lr=-1.0, heads=12), Layout(tp=16, pp=3, fsdp=2))
+    names = ["trainer.heads", "trainer.lr", "layout.tp", "layout.pp", "layout.pp", "trainer.accumulate", "layout.tp"]
     assert [name for name, _ in found] == names
 
 
