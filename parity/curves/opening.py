@@ -1,10 +1,9 @@
-"""From a path to lines of text: the one place where a reader touches a file it can't trust."""
+"""From a path to lines of text: the one place where a reader of curves or records touches a file."""
 
 import codecs
 import gzip
 import io
 import os
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import BinaryIO
 
 from parity.curves.notes import Notes, refusal
 from parity.plain import plain
+from parity.untrusted import open_regular
 
 __all__ = ["Limits", "Opened", "open_lines"]
 
@@ -31,13 +31,6 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GZIP = b"\x1f\x8b"
-_KINDS = {
-    stat.S_IFDIR: "a folder: name the log file in it",
-    stat.S_IFIFO: "a pipe, not a file: save the log first",
-    stat.S_IFCHR: "a device, not a file",
-    stat.S_IFBLK: "a device, not a file",
-    stat.S_IFSOCK: "a socket, not a file",
-}
 
 
 @dataclass(frozen=True)
@@ -104,37 +97,15 @@ def open_lines(
 
 
 def _open(source: str, limits: Limits, within: str | os.PathLike[str] | None) -> BinaryIO:
-    if within is not None:
-        # Compared as a whole: a link anywhere below the folder, not only in the last place, could lead out.
-        below = os.path.relpath(os.path.abspath(source), os.path.abspath(within))
-        straight = os.path.join(os.path.realpath(within), below)
-        if below.split(os.sep)[0] == os.pardir or os.path.realpath(source) != straight:
-            raise refusal(source, f"is a link or lies outside {plain(os.fspath(within))}: links are not followed")
-    try:
-        # Asked before opening, which is an act on some devices, and again after, of the file that was opened.
-        _refuse_kind(source, os.stat(source), limits)
-        # Without O_NONBLOCK, opening a pipe that no one writes to would wait for ever.
-        handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise refusal(source, "no such file") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise refusal(source, f"can't be opened: {_reason(error)}") from None
-    file = os.fdopen(handle, "rb")
-    try:
-        _refuse_kind(source, os.fstat(handle), limits)
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
-def _refuse_kind(source: str, status: os.stat_result, limits: Limits) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise refusal(source, "is " + _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file"))
-    if status.st_size == 0:
+    file = open_regular(source, within=within, follow=True)
+    # The limit is this module's own: it holds for decompressed text too, and the error says how to raise it.
+    size = os.fstat(file.fileno()).st_size
+    if 0 < size <= limits.size:
+        return file
+    file.close()
+    if size == 0:
         raise refusal(source, "is empty: the run wrote nothing")
-    if status.st_size > limits.size:
-        raise refusal(source, f"is {_size(status.st_size)} large, {_too_large(limits)}")
+    raise refusal(source, f"is {_size(size)} large, {_too_large(limits)}")
 
 
 def _blocks(file: BinaryIO, source: str, limits: Limits, notes: Notes) -> Iterator[bytes]:
