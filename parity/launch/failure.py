@@ -5,13 +5,15 @@ noticed, so neither the first exit nor the first message is the cause. The cause
 not of that kind.
 """
 
+import math
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from parity.curves.numbers import as_number
+from parity.curves.records import Record
 from parity.launch.files import json_lines, tail
 
 __all__ = ["Symptom", "describe_exit", "first_failure", "log_error", "symptom"]
@@ -27,7 +29,9 @@ PEER = re.compile(
 )
 TRACEBACK = "Traceback (most recent call last):"
 PREFIX = re.compile(r"^(\[[a-z_]*\d+\]: ?)+", re.IGNORECASE)  # "[rank0]: " by torch, "[default0]:" by torchrun
-WHAT = re.compile(r"^\s*what\(\):\s*(.+)", re.MULTILINE)
+# Not `\s*` at a line's start: on a log of empty lines that takes minutes.
+WHAT = re.compile(r"^[ \t]*what\(\):[ \t]*(.+)", re.MULTILINE)
+SHELL = 128  # a shell's exit code for a command that a signal ended is this and the signal's number
 LONGEST = 300  # characters of an error that still make one line
 
 
@@ -79,19 +83,20 @@ def symptom(
     if exit_code in (0, None) and noted is None and (exit_code == 0 or log_error(text) is None):
         return None
     if noted is not None:
-        error = _one_line(f"{noted.get('type', 'error')}: {noted.get('message', '')}")
-        said = f"{error} {noted.get('message', '')}"
-        when = noted.get("time")
-        time = float(when) if isinstance(when, int | float) else time
+        kind, message = (_text(noted.get(key)) for key in ("type", "message"))
+        error = _one_line(f"{kind or 'error'}: {message}")
+        said = f"{error} {message}"
+        when = as_number(noted.get("time"))
+        time = when if when is not None and math.isfinite(when) else time
     elif exit_code is not None and exit_code < 0 and exit_code != -signal.SIGABRT:
         error = said = describe_exit(exit_code)  # a log does not know of the signal that ended it
     else:
         error, said = _from_log(exit_code, text)
-    stopped = exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM) or ended_by_us
+    stopped = exit_code in (-signal.SIGTERM, SHELL + signal.SIGTERM) or ended_by_us
     return Symptom(rank, exit_code, time, error, echo=(stopped and noted is None) or bool(PEER.search(said)))
 
 
-def _noted(record: str) -> Mapping[str, Any] | None:
+def _noted(record: str) -> Record | None:
     """The first error that the recorder noted."""
     return next((line for line in json_lines(record) if line.get("kind") == "error"), None)
 
@@ -99,7 +104,7 @@ def _noted(record: str) -> Mapping[str, Any] | None:
 def _from_log(exit_code: int | None, text: str) -> tuple[str, str]:
     """One line, and all that it may be judged by."""
     found = log_error(text)
-    if exit_code in (1, None, -signal.SIGABRT) and found is not None:
+    if exit_code in (1, None, -signal.SIGABRT, SHELL + signal.SIGABRT) and found is not None:
         return found
     assert exit_code is not None
     if found is not None:  # the exit code is the program's choice, the exception may have been handled
@@ -123,13 +128,22 @@ def log_error(text: str) -> tuple[str, str] | None:
 
 def describe_exit(code: int) -> str:
     """An exit code in words."""
-    if code >= 0:
-        return f"exit code {code}"
+    if code < 0:
+        return f"killed by signal {-code} ({_signal_name(-code) or 'unknown'})"
+    name = _signal_name(code - SHELL)
+    return f"exit code {code} ({name})" if name else f"exit code {code}"
+
+
+def _signal_name(number: int) -> str | None:
     try:
-        name = signal.Signals(-code).name
+        name = signal.Signals(number).name
     except ValueError:
-        name = "unknown"
-    return f"killed by signal {-code} ({name}{'; out of memory?' if -code == signal.SIGKILL else ''})"
+        return None
+    return f"{name}; out of memory?" if number == signal.SIGKILL else name
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _one_line(text: str) -> str:

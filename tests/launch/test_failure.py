@@ -1,6 +1,7 @@
 """Which rank is named, from what the ranks left."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,18 @@ def test_log_error__an_abort_of_cpp() -> None:
     assert log_error(text) == ("out of range", "out of range")
 
 
+def test_log_error__empty_lines_take_no_minutes() -> None:
+    began = time.monotonic()
+    assert log_error("\n" * (1 << 18)) is None
+    assert time.monotonic() - began < 5
+
+
+def test_symptom__an_error_line_of_odd_types(tmp_path: Path) -> None:
+    log, record = tmp_path / "rank-0.log", tmp_path / "rank-0.jsonl"
+    record.write_text('{"kind": "error", "type": {"a": [1]}, "message": null, "time": NaN}\n')
+    assert symptom(0, 1, 9.0, log, record) == Symptom(0, 1, 9.0, "error:", echo=False)
+
+
 def test_log_error__none() -> None:
     assert log_error("all is well\nno traceback here\n") is None
 
@@ -99,3 +112,10 @@ def test_describe_exit() -> None:
     assert describe_exit(3) == "exit code 3"
     assert describe_exit(-9) == "killed by signal 9 (SIGKILL; out of memory?)"
     assert describe_exit(-11) == "killed by signal 11 (SIGSEGV)"
+    assert describe_exit(-99) == "killed by signal 99 (unknown)"
+
+
+def test_describe_exit__a_signal_that_a_shell_reports_is_named() -> None:
+    assert describe_exit(134) == "exit code 134 (SIGABRT)"
+    assert describe_exit(137) == "exit code 137 (SIGKILL; out of memory?)"
+    assert [describe_exit(code) for code in (128, 255)] == ["exit code 128", "exit code 255"]
