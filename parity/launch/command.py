@@ -82,14 +82,16 @@ class CommandLeg(Leg):
         return [] if self._process is None else [self._process.pid]
 
     def close(self) -> None:
+        if self._process is not None:
+            self._process.poll()  # where no one has waited for it since it was killed
         for fd in self.wake:
             os.close(fd)
         self.wake = []
 
-    def gather(self) -> None:
-        self._apart = torchrun.gather(self.plan.directory)
+    def collect_logs(self) -> None:
+        self._apart = torchrun.collect_logs(self.plan.directory)
         if not self._apart and self.plan.ranks == 1 and not self._log(0).exists():
-            os.link(self._command_log, self._log(0))
+            os.link(self._command_log, self._log(0), follow_symlinks=False)
 
     def failure(self) -> Symptom | None:
         code = self._process.returncode if self._process is not None else None

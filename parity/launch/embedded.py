@@ -11,9 +11,9 @@ from collections.abc import Callable
 import psutil
 
 from parity.launch import marker
-from parity.launch.client import Warm
 from parity.launch.events import Event, LegStarted
 from parity.launch.failure import Symptom, first_failure, symptom
+from parity.launch.helpers import Warm
 from parity.launch.leg import Leg
 from parity.launch.plan import LegPlan
 

@@ -1,25 +1,35 @@
 """A leg while it runs: what is common to legs of embedded ranks and of a command."""
 
+import contextlib
 import math
+import shutil
 import signal
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
-from parity.launch import marker
+from parity.curves.numbers import as_number, as_step
+from parity.errors import UsageError
+from parity.launch import marker, torchrun
 from parity.launch.events import Event, LegEnding, LegProgress
 from parity.launch.failure import Symptom
 from parity.launch.files import Follower, json_lines, tail
 from parity.launch.plan import LegEnd, LegPlan, Status
+from parity.plain import plain
+from parity.untrusted import write_whole
 
-__all__ = ["GRACE", "Leg"]
+__all__ = ["GRACE", "Leg", "StartError"]
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL; the whole end of a run is to take less than 5
 DUMP = 0.2  # seconds for ranks to write their stacks before SIGTERM
 SETTLE = 0.5  # for helpers (resource trackers, loader workers) to see that the leg has ended and go: ten looks
+ACCIDENT = "parity-error.log"  # the traceback of an error of ours, for its report
+# What an earlier run may have left in a leg's folder; old lines would pass for this run's.
+LEFT = ("rank-*", "command.log", ACCIDENT, torchrun.FOLDER)
 GIVE_UP = 10.0  # after SIGKILL; a process that is still there hangs in the kernel, and no one can end it
 
 
@@ -44,6 +54,7 @@ class Leg(ABC):
         self._status: Status | None = None  # given by us, against the exit codes
         self._why: str | None = None
         self._kill_at = math.inf
+        self._broken: str | None = None  # an error of ours, after which the leg is only put down
         self._leftovers: set[int] = set()
         self._progress = Follower(plan.progress or plan.directory / "rank-0.jsonl")
 
@@ -65,7 +76,7 @@ class Leg(ABC):
     def close(self) -> None:
         """Give back what only this leg needs."""
 
-    def gather(self) -> None:  # noqa: B027  not every kind has to
+    def collect_logs(self) -> None:  # noqa: B027  not every kind has to
         """Bring the output of ranks to its place. Called when all processes are gone, before `failure`."""
 
     def dump(self) -> None:  # noqa: B027  not every kind can
@@ -92,12 +103,12 @@ class Leg(ABC):
 
     @property
     def gone(self) -> bool:
-        """Whether the leg has ended by itself; helpers may be left."""
-        return self._quit is not None
+        """Whether no more news will come: it has ended by itself, or is only put down. Processes may be left."""
+        return self._quit is not None or self._broken is not None
 
     def stop(self, status: Status, why: str, grace: float = GRACE) -> None:
         """Begin to end the leg: SIGTERM to every process now, SIGKILL after `grace` seconds."""
-        if self.end is not None:
+        if self.end is not None or self._broken is not None:
             return
         if self._started is None and not self.gone:
             # Asked for, and not there yet: should it still come, it goes with the process that starts it.
@@ -113,9 +124,39 @@ class Leg(ABC):
         self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
     def tick(self) -> None:
-        """Go on as far as possible without waiting."""
+        """Go on as far as possible without waiting. Never raises: an error in here ends this leg and no other."""
         if self.end is not None:
             return
+        if self._broken is None:
+            try:
+                self._go_on()
+            except Exception as error:
+                self.break_off(error)
+        if self._broken is not None:
+            self._put_down(self._broken)
+
+    def break_off(self, error: Exception) -> None:
+        """Something in here failed: nothing that the leg left is looked at any more, and its processes are killed."""
+        self._broken = f"an error in parity, not in the leg: {type(error).__name__}: {plain(error)}"
+        self._kill_at = time.monotonic()
+        self.emit(LegEnding(self.plan.name, self._broken))
+        with contextlib.suppress(UsageError):
+            write_whole(self.plan.directory / ACCIDENT, "".join(traceback.format_exception(error)))
+
+    def _put_down(self, why: str) -> None:
+        now = time.monotonic()
+        left: list[psutil.Process] = []
+        with contextlib.suppress(Exception):  # if even that fails: the run kills what is left when it ends
+            left = self._members()
+            marker.send(left, signal.SIGKILL)
+        if left and now < self._kill_at + GIVE_UP:
+            return
+        with contextlib.suppress(OSError):
+            self._progress.close()
+        seconds = 0.0 if self._started is None else now - self._started
+        self.end = LegEnd(self.plan.name, "failed", None, seconds, seconds * self.plan.ranks, error=why)
+
+    def _go_on(self) -> None:
         gone = self.poll()
         self._follow()
         now = time.monotonic()
@@ -158,8 +199,8 @@ class Leg(ABC):
 
     def _finish(self) -> None:
         try:
-            self.gather()
-        except OSError as error:  # a full disk, say; the other legs go on
+            self.collect_logs()
+        except (OSError, UsageError) as error:  # a full disk, say
             self._status, self._why = self._status or "failed", self._why or f"could not keep its output: {error}"
         first = self.failure()
         if self._status in ("timed out", "interrupted"):
@@ -198,17 +239,17 @@ class Leg(ABC):
         """Tell the latest of the steps that were recorded since the last look."""
         latest = None
         for line in json_lines(self._progress.read()):
-            step = _step(line)
-            if step is not None:
-                loss = line.get("loss")
-                latest = (step, float(loss) if isinstance(loss, int | float) else None)
+            step, loss = as_step(line.get("step")), as_number(line.get("loss"))
+            # The recorder names the step in lines of other kinds too.
+            if step is not None and (loss is not None or line.get("kind") in (None, "step")):
+                latest = (step, loss)
         if latest is not None:
             self.emit(LegProgress(self.plan.name, *latest))
 
     def _last_steps(self) -> dict[int, int]:
         steps = {}
         for rank in range(self.plan.ranks):
-            found = [_step(line) for line in json_lines(tail(self._record(rank)))]
+            found = [as_step(line.get("step")) for line in json_lines(tail(self._record(rank)))]
             known = [step for step in found if step is not None]
             if known:
                 steps[rank] = known[-1]
@@ -221,10 +262,15 @@ class Leg(ABC):
         return self.plan.directory / f"rank-{rank}.jsonl"
 
     def prepare(self) -> None:
-        """Make the directory, without an earlier run's output: old lines would pass for this run's."""
-        self.plan.directory.mkdir(parents=True, exist_ok=True)
-        for pattern in ("rank-*.log", "rank-*.jsonl", "command.log"):
-            for old in self.plan.directory.glob(pattern):
+        """Make the directory, without an earlier run's output."""
+        directory = self.plan.directory
+        if directory.is_symlink():  # what an earlier leg put there would be emptied, wherever it leads
+            raise StartError(f"{directory} is a link: links are not followed")
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in [found for pattern in LEFT for found in directory.glob(pattern)]:
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old)
+            else:
                 old.unlink()
         if self.plan.cwd is not None and not self.plan.cwd.is_dir():
             raise StartError(f"no such working folder: {self.plan.cwd}")
@@ -234,6 +280,8 @@ class Leg(ABC):
         added = {**self.plan.env, **marker.environment(self.run_id, self.plan.name, self.plan.directory.absolute())}
         if self.plan.cuda:
             added["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
+        else:  # other legs, or no one, hold the GPUs; a trainer that sees one takes it
+            added.setdefault("CUDA_VISIBLE_DEVICES", "")
         return added
 
 
@@ -243,10 +291,3 @@ class StartError(Exception):
     def __init__(self, line: str, exit_code: int | None = None) -> None:
         super().__init__(line)
         self.exit_code = exit_code
-
-
-def _step(line: dict[str, object]) -> int | None:
-    step = line.get("step")
-    if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
-        return None
-    return int(step)

@@ -18,7 +18,7 @@ class LegPlan:
         name: the leg's name; unique in a run.
         ranks: world size, and so the slots the leg takes.
         directory: where its logs and records go; the launcher creates it, and removes an earlier run's
-            `rank-*.log`, `rank-*.jsonl` and `command.log` from it.
+            `rank-*`, `command.log` and `torchrun/` from it. May not be a link.
         module: an importable package such as `parity.train`, whose `__main__.main(argv)` runs in every rank,
             in processes forked from one that has imported torch already.
         argv: arguments for the module.
@@ -27,7 +27,8 @@ class LegPlan:
             `LD_LIBRARY_PATH`) comes too late for embedded ranks; `OMP_NUM_THREADS` is passed on to torch.
         cwd: working folder; None for the current one.
         timeout: wall-clock seconds from the start of its processes to the end of the last one.
-        cuda: ranks take GPUs, and `CUDA_VISIBLE_DEVICES` gets the leg's own.
+        cuda: ranks take GPUs, and `CUDA_VISIBLE_DEVICES` gets the leg's own; without it that is empty unless `env`
+            has one.
         peer_grace: seconds that embedded ranks get to fail by themselves, and to write why, after one failed.
         progress: file of JSON lines with `step` and perhaps `loss`, followed while the leg runs;
             None for `rank-0.jsonl` in `directory`.

@@ -4,16 +4,17 @@ import os
 import selectors
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import psutil
 
 from parity.launch import linux, marker
-from parity.launch.client import Guard, Warm
 from parity.launch.command import CommandLeg
 from parity.launch.embedded import EmbeddedLeg
-from parity.launch.events import Event, Interrupted, LegFinished, TorchImported
+from parity.launch.events import Event, Interrupted, LegFinished
+from parity.launch.helpers import Guard, Warm
 from parity.launch.leg import Leg, StartError
 from parity.launch.plan import LegEnd, LegPlan
 from parity.launch.signals import StopRequests, stop_requests
@@ -71,6 +72,8 @@ class _Run:
         self._free = slots
         self._run_id = run_id
         self._emit = emit
+        # What legs have to tell, until `_pass_on`: an exception of the receiver's is none of the leg's.
+        self._told: deque[Event] = deque()
         self._warm: Warm | None = None
         self._guard: Guard | None = None
         self._selector = selectors.DefaultSelector()
@@ -91,6 +94,7 @@ class _Run:
             self._listen_to_warm()
             for leg in list(self._running):
                 leg.tick()
+                self._pass_on()
                 if leg.gone:
                     self._unwatch(leg)  # its descriptors stay readable, and the loop would spin
                 if leg.end is not None:
@@ -105,10 +109,16 @@ class _Run:
             name = signal.Signals(requests.first).name
             for leg in self._running:
                 leg.stop("interrupted", f"the run was ended by {name}")
+            self._pass_on()
             self._emit(Interrupted(requests.first))
         if requests.count > 1:
             for leg in self._running:
                 leg.stop("interrupted", "the run was ended at once", grace=0)
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._told:
+            self._emit(self._told.popleft())
 
     def _start_legs(self) -> None:
         plans = {plan.name: plan for plan in self._waiting}
@@ -128,17 +138,20 @@ class _Run:
                 leg.fail(str(error), error.exit_code)
             except OSError as error:
                 leg.fail(f"could not start: {error}")
+            except Exception as error:  # a NUL in its command, say; the other legs go on
+                leg.break_off(error)
             for fd in leg.wake:
                 self._selector.register(fd, selectors.EVENT_READ)
+            self._pass_on()
 
     def _make(self, plan: LegPlan, gpus: tuple[str, ...]) -> Leg:
         if plan.module is None:
-            return CommandLeg(plan, self._run_id, gpus, self._emit)
+            return CommandLeg(plan, self._run_id, gpus, self._told.append)
         # One that had been ready and was killed since, by the kernel for memory say, is replaced.
         if self._warm is None or (self._warm.error is not None and self._warm.ready is not None):
             self._start_warm()
         assert self._warm is not None
-        return EmbeddedLeg(plan, self._run_id, gpus, self._emit, self._warm)
+        return EmbeddedLeg(plan, self._run_id, gpus, self._told.append, self._warm)
 
     def _unwatch(self, leg: Leg) -> None:
         for fd in leg.wake:
@@ -167,7 +180,7 @@ class _Run:
             return
         if self._warm.poll():
             assert self._warm.ready is not None
-            self._emit(TorchImported(float(self._warm.ready["seconds"]), int(self._warm.ready["threads"])))
+            self._emit(self._warm.ready)
         if self._warm.error is not None:
             with suppress(KeyError):
                 self._selector.unregister(self._warm)

@@ -8,13 +8,19 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from parity.launch.files import open_regular
+from parity.errors import UsageError
+from parity.untrusted import open_regular, replacing
 
-__all__ = ["FOLDER", "failures", "gather", "variables"]
+__all__ = ["FOLDER", "collect_logs", "failures", "variables"]
 
 FOLDER = "torchrun"  # in the leg's directory
+RANK = re.compile(r"[0-9]{1,9}")  # longer names of folders are not torchrun's
 
-FAILURE = re.compile(r"^\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*$\s*^\s*exitcode\s*:\s*(-?\d+)", re.MULTILINE)
+# Nothing in it reaches over more than one line's end: `\s*` at a line's start takes minutes on a log of empty lines.
+FAILURE = re.compile(
+    r"^[ \t]*rank[ \t]*:[ \t]*(\d{1,9}) \(local_rank: \d+\)[ \t]*\n[ \t]*exitcode[ \t]*:[ \t]*(-?\d{1,9})\b",
+    re.MULTILINE,
+)
 
 
 def variables(directory: Path, run_id: str, port: int) -> dict[str, str]:
@@ -27,42 +33,40 @@ def variables(directory: Path, run_id: str, port: int) -> dict[str, str]:
     }
 
 
-def gather(directory: Path) -> list[int]:
+def collect_logs(directory: Path) -> list[int]:
     """Write each rank's output, standard output first, into `rank-<r>.log`; returns the ranks found.
 
     Order between the two streams is lost: torchrun writes two files. Restarted attempts follow one another.
     """
     ranks: dict[int, list[Path]] = {}
     for path in sorted((directory / FOLDER).glob("*/attempt_*/*/std*.log"), key=_order):
-        if path.parent.name.isdigit():
+        if RANK.fullmatch(path.parent.name):
             ranks.setdefault(int(path.parent.name), []).append(path)
     for rank, parts in ranks.items():
-        _join(parts, directory / f"rank-{rank}.log")
+        _join(parts, directory / f"rank-{rank}.log", directory)
     return sorted(ranks)
 
 
 def _order(path: Path) -> tuple[int, str]:
     attempt = path.parent.parent.name.removeprefix("attempt_")
-    return (int(attempt) if attempt.isdigit() else 0, "01"[path.name == "stderr.log"])
+    return (int(attempt) if RANK.fullmatch(attempt) else 0, "01"[path.name == "stderr.log"])
 
 
-def _join(parts: list[Path], target: Path) -> None:
-    """Put files one after another. The target is replaced, so that a link planted there is not written through."""
-    draft = target.with_name(target.name + ".part")
-    draft.unlink(missing_ok=True)
-    with draft.open("xb") as out:
+def _join(parts: list[Path], target: Path, directory: Path) -> None:
+    """Put files one after another; what is no file of the leg's own is left out."""
+    with replacing(target, within=directory) as out:
         last = b"\n"
         for part in parts:
-            fd = open_regular(part)
-            if fd is None:
+            try:
+                file = open_regular(part, within=directory)
+            except UsageError:
                 continue
-            with open(fd, "rb") as file:
+            with file:
                 while chunk := file.read(1 << 20):
                     if last != b"\n" and file.tell() == len(chunk):  # the stream before stopped mid-line
                         out.write(b"\n")
                     out.write(chunk)
                     last = chunk[-1:]
-    draft.replace(target)
 
 
 def failures(output: str) -> Mapping[int, int]:

@@ -1,15 +1,18 @@
 """Legs that are a command, torchrun among them."""
 
+import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from parity.errors import DeviceError
-from parity.launch import Event, LegEnd, LegProgress, torchrun
+from parity.launch import Event, LegEnd, LegEnding, LegProgress, torchrun
+from parity.launch.files import Follower
 from tests.launch.conftest import ROOT, Bench
 
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -m tests.launch.toy"
@@ -39,6 +42,93 @@ def test_gpus__each_leg_sees_its_own(bench: Bench) -> None:
     assert (bench.read("command.log", "a"), bench.read("command.log", "b")) == ("0,1\n", "4,6\n")
 
 
+def test_gpus__a_leg_on_the_cpu_sees_none_unless_it_asks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    show = 'echo "[$CUDA_VISIBLE_DEVICES]"'
+    asks = bench.plan("asks", 1, command=show, env={"CUDA_VISIBLE_DEVICES": "1"})
+    bench.run(bench.plan("none", 1, command=show), asks, gpus=("0", "1"))
+    assert (bench.read("command.log", "none"), bench.read("command.log", "asks")) == ("[]\n", "[1]\n")
+
+
+def test_progress__a_step_of_401_digits_does_not_end_the_run(bench: Bench) -> None:
+    lines = [
+        {"step": 10**400, "loss": 1.0},
+        {"step": 7, "loss": 10**400},
+        {"kind": "error", "type": "ValueError", "message": "mine", "time": 10**400},
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    write = (sys.executable, "-c", f"open('rank-0.jsonl', 'w').write({text + chr(10)!r}); exit(1)")
+    bad = bench.plan("bad", 1, command=write, cwd=bench.root / "bad")
+    (bench.root / "bad").mkdir()
+    ends = bench.run(bad, bench.plan("good", 1, command="true"))
+    assert (ends["bad"].error, ends["good"].status) == ("ValueError: mine", "finished")
+    assert ends["bad"].last_steps == {0: 7}
+    assert [(e.step, e.loss) for e in bench.events if isinstance(e, LegProgress)] == [(7, float("inf"))]
+
+
+def test_an_error_of_ours_while_a_leg_is_watched_ends_that_leg_only(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(self: Follower) -> str:
+        if "bad" in str(self._path):
+            raise OverflowError("too large")
+        return ""
+
+    monkeypatch.setattr(Follower, "read", read)
+    began = time.monotonic()
+    ends = bench.run(
+        bench.plan("bad", 1, command="trap '' TERM; sleep 600; true"), bench.plan("good", 1, command="sleep 0.3")
+    )
+    assert time.monotonic() - began < 30
+    assert (ends["bad"].status, ends["bad"].exit_code) == ("failed", None)
+    assert ends["bad"].error == "an error in parity, not in the leg: OverflowError: too large"
+    assert "Traceback" in bench.read("parity-error.log", "bad")
+    assert ends["good"].status == "finished"
+    assert [event.name for event in bench.events if isinstance(event, LegEnding)] == ["bad"]
+
+
+def test_an_error_of_ours_while_a_leg_starts_ends_that_leg_only(bench: Bench) -> None:
+    ends = bench.run(bench.plan("bad", 1, command="true", env={"X": "a\0b"}), bench.plan("good", 1, command="true"))
+    assert ends["bad"].status == "failed"
+    assert ends["bad"].error is not None
+    assert "null byte" in ends["bad"].error
+    assert ends["good"].status == "finished"
+
+
+def test_prepare__nothing_of_an_earlier_run_is_taken_for_this_ones(bench: Bench, tmp_path: Path) -> None:
+    old = tmp_path / "leg" / "torchrun" / "id" / "attempt_0" / "0"
+    old.mkdir(parents=True)
+    (old / "stdout.log").write_text("old\n")
+    (tmp_path / "leg" / "rank-3.log").mkdir()
+    (tmp_path / "leg" / "rank-1.jsonl").symlink_to(tmp_path / "gone")
+    assert bench.run_one(1, command="echo new").status == "finished"
+    assert bench.read("rank-0.log") == "new\n"
+    assert sorted(path.name for path in (tmp_path / "leg").iterdir()) == ["command.log", "rank-0.log"]
+
+
+def test_prepare__a_link_in_place_of_the_folder_is_not_emptied(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "rank-0.log").write_text("precious")
+    (tmp_path / "leg").symlink_to(tmp_path / "mine")
+    end = bench.run_one(1, command="true")
+    assert (end.status, end.error) == ("failed", f"{tmp_path / 'leg'} is a link: links are not followed")
+    assert (tmp_path / "mine" / "rank-0.log").read_text() == "precious"
+
+
+def test_logs__links_that_the_leg_planted_are_not_read(bench: Bench, tmp_path: Path) -> None:
+    secret = tmp_path / "secret" / "attempt_0" / "0"
+    secret.mkdir(parents=True)
+    (secret / "stdout.log").write_text("token")
+    plant = (
+        "cd $PARITY_RECORD_DIR; mkdir -p torchrun/a/attempt_0/0 torchrun/b/attempt_²/1 torchrun/b/attempt_0/²;"
+        f"ln -s {tmp_path / 'secret'} torchrun/link; ln -s {secret / 'stdout.log'} torchrun/a/attempt_0/0/stdout.log;"
+        "echo fine > torchrun/b/attempt_²/1/stdout.log; echo no > torchrun/b/attempt_0/²/stdout.log;"
+        f"mkfifo torchrun/b/attempt_²/1/stderr.log; ln -s {tmp_path / 'secret'} rank-0.log"
+    )
+    assert bench.run_one(2, command=plant).status == "finished"
+    assert (bench.read("rank-0.log"), bench.read("rank-1.log")) == ("", "fine\n")
+
+
 @pytest.mark.parametrize(
     ("command", "code", "error"),
     [
@@ -47,6 +137,7 @@ def test_gpus__each_leg_sees_its_own(bench: Bench) -> None:
         ("kill -9 $$", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
         (("no-such-trainer", "x"), 127, "no such command: no-such-trainer"),
         (("/",), 126, "not allowed to run: /"),
+        ("sh -c 'kill -ABRT $$'; exit $?", 134, "exit code 134 (SIGABRT), last output: Aborted"),
         ((sys.executable, "-c", "raise KeyError('lr')"), 1, "KeyError: 'lr'"),
     ],
 )
@@ -165,3 +256,13 @@ Root Cause (first observed failure):
   exitcode  : -9 (pid: 12)
 """
     assert list(torchrun.failures(output).items()) == [(2, -9), (0, 1)]
+
+
+def test_torchrun_failures__a_rank_of_5000_digits_is_none() -> None:
+    assert torchrun.failures(f"  rank : {'9' * 5000} (local_rank: 0)\n  exitcode : 1 (pid: 1)\n") == {}
+
+
+def test_torchrun_failures__empty_lines_take_no_minutes() -> None:
+    began = time.monotonic()
+    assert torchrun.failures("\n" * (1 << 18)) == {}
+    assert time.monotonic() - began < 5

@@ -1,4 +1,4 @@
-"""The supervising process's side of the two processes that it keeps beside the legs."""
+"""The two processes that help the supervising one: from here they are started, asked and ended."""
 
 import contextlib
 import json
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parity.launch import marker
+from parity.launch.events import TorchImported
 
 __all__ = ["Guard", "Warm"]
 
@@ -34,7 +35,7 @@ class Warm:
 
     def __init__(self, run_id: str, modules: Sequence[str]) -> None:
         self.error: str | None = None  # why no leg can be had from it
-        self.ready: Mapping[str, Any] | None = None  # what it said when torch was imported
+        self.ready: TorchImported | None = None  # what it said when torch was imported
         self._deadline = time.monotonic() + IMPORTING
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  closed in `close`
@@ -80,12 +81,15 @@ class Warm:
         if not message:
             self.error = self._last_words()
             return False
-        answer = json.loads(message)
-        if "error" in answer:
-            self.error = answer["error"]
-            return False
-        self.ready = answer
-        return True
+        try:
+            answer = json.loads(message)
+            if "error" not in answer:
+                self.ready = TorchImported(float(answer["seconds"]), int(answer["threads"]))
+                return True
+            self.error = str(answer["error"])
+        except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):  # a trainer's module wrote it
+            self.error = "the process that starts ranks said something that it never says"
+        return False
 
     def request(self, request: Mapping[str, Any], report: int) -> None:
         """Ask for a leg; `report` is the write end of the pipe that its leader writes to."""
