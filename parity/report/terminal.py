@@ -1,5 +1,9 @@
 """The report at a terminal."""
 
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -12,9 +16,12 @@ __all__ = ["COLOURS", "render_terminal"]
 
 COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "red", "not run": "yellow"}
 
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+
 
 def render_terminal(result: Result, console: Console, where: str | None = None) -> None:
     """Print the verdict last, so that it is what remains on the screen."""
+    result = _printable(result)
     for comparison in result.comparisons:
         console.print(_comparison(comparison))
     for leg in result.legs:
@@ -27,9 +34,40 @@ def render_terminal(result: Result, console: Console, where: str | None = None) 
     console.print(
         Text.assemble("parity: ", (result.verdict, f"bold {COLOURS[result.verdict]}"), f" · {plain(result.suite)}")
     )
-    console.print(Text(plain(result.summary, 2000)), soft_wrap=True)
+    console.print(Text(result.summary), soft_wrap=True)
     if where:
         console.print(Text(f"report: {where}", style="dim"), soft_wrap=True)
+
+
+def _printable(model: _ModelT) -> _ModelT:
+    """The same with every text in it on one line of printable characters, so that none can be forgotten below."""
+    return model.model_copy(update={name: _plain(getattr(model, name)) for name in type(model).model_fields})
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case BaseModel():
+            return _printable(value)
+        case str():
+            return plain(value, 2000)
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case dict():
+            return {_plain(key): _plain(one) for key, one in value.items()}
+    return value
+
+
+def _table(*headings: str, left: int) -> Table:
+    """A table whose first `left` columns are of words, the others of numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for index, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="left" if index < left else "right")
+    return table
+
+
+def _add(table: Table, cells: Iterable[str | Text], style: str = "") -> None:
+    # Not as `str`, in which rich would look for its own markup.
+    table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells), style=style)
 
 
 def _comparison(comparison: ComparisonResult) -> RenderableType:
@@ -39,19 +77,19 @@ def _comparison(comparison: ComparisonResult) -> RenderableType:
     parts: list[RenderableType] = [Text(title, style="bold"), _checks(comparison)]
     parts += [Text(f"  {line}") for outcome in comparison.outcomes for line in _remarks(outcome)]
     parts += [_worst(comparison, metric) for metric in comparison.metrics if metric.window]
+    parts += [_parameters(one) for one in comparison.outcomes if one.status == "fail" and one.parameters]
     return Group(*parts, Text(""))
 
 
 def _checks(comparison: ComparisonResult) -> Table:
-    table = Table("check", "result", "metric", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("first step", "mean", "worst", "at step", "allowed", "× allowed", "× floor"):
-        table.add_column(heading, justify="right")
+    numbers = ("first step", "mean", "worst", "at step", "allowed", "× allowed", "× floor")
+    table = _table("check", "result", "metric", *numbers, left=3)
     for outcome in comparison.outcomes:
         status = Text(outcome.status, style=COLOURS[outcome.status] if outcome.required else "dim")
         if not outcome.gaps:
-            table.add_row(outcome.check, status)
+            _add(table, (outcome.check, status))
         for index, gap in enumerate(outcome.gaps):
-            table.add_row(
+            cells = (
                 "" if index else outcome.check,
                 "" if index else status,
                 gap.metric,
@@ -63,6 +101,7 @@ def _checks(comparison: ComparisonResult) -> Table:
                 text.times(gap.times_allowed),
                 text.times(gap.times_floor),
             )
+            _add(table, cells)
     return table
 
 
@@ -78,13 +117,10 @@ def _worst(comparison: ComparisonResult, metric: MetricResult) -> Group:
     lines = [head, Text(f"  gap      {text.sparkline(metric.chart.gap)}  over {metric.steps} steps, log scale")]
     if metric.chart.control is not None:
         lines.append(Text(f"  control  {text.sparkline(metric.chart.control)}"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     names = [comparison.baseline, comparison.candidate, *([comparison.control] if comparison.control else [])]
-    for heading in ("step", *names, "gap", "relative", "allowed", "× allowed"):
-        table.add_column(heading, justify="right")
-    if comparison.control:
-        table.add_column("control's gap", justify="right")
-        table.add_column("× floor", justify="right")
+    headings = ["step", *names, "gap", "relative", "allowed", "× allowed"]
+    headings += ["control's gap", "× floor"] if comparison.control else []
+    table = _table(*headings, left=0)
     for row in metric.window:
         cells = [str(row.step), text.value(row.baseline), text.value(row.candidate)]
         cells += [text.value(row.control)] if comparison.control else []
@@ -96,6 +132,26 @@ def _worst(comparison: ComparisonResult, metric: MetricResult) -> Group:
         ]
         cells += [text.gap(row.control_relative), text.times(row.times_floor)] if comparison.control else []
         over = row.times_allowed is not None and row.times_allowed > 1
-        style = "red" if over else "bold" if row.step == metric.worst_step else ""
-        table.add_row(*cells, style=style)
+        _add(table, cells, style="red" if over else "bold" if row.step == metric.worst_step else "")
     return Group(*lines, table)
+
+
+def _parameters(outcome: OutcomeResult) -> Group:
+    shares = ", ".join(f"{group} {text.percent(share)}" for group, share in outcome.shares.items())
+    head = Text(f"\n{outcome.check} by parameter" + (f"; squared error: {shares}" if shares else ""))
+    numbers = ("step", "relative L2", "allowed", "ratio", "cosine", "squared error", "× floor")
+    table = _table("parameter", "group", *numbers, left=2)
+    for one in outcome.parameters:
+        cells = (
+            one.name,
+            one.group,
+            str(one.step),
+            text.gap(one.distance),
+            text.gap(one.allowed),
+            text.ratio(one.ratio),
+            text.ratio(one.cosine),
+            text.percent(one.share),
+            text.times(one.times_floor),
+        )
+        _add(table, cells, style="" if one.distance <= one.allowed else "red")
+    return Group(head, table)

@@ -3,11 +3,11 @@
 import math
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parity.plain import plain
 
-__all__ = ["code_block", "escape", "gap", "seconds", "sparkline", "times", "value"]
+__all__ = ["Safe", "code_block", "escape", "gap", "percent", "ratio", "seconds", "sparkline", "times", "value"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 # Punctuation that means nothing in Markdown stays readable in the source.
@@ -15,7 +15,13 @@ _ENCODED = set(string.punctuation) - set(".,:;/%+-=()'\"?")
 _REFERENCES = {ord(c): f"&#{ord(c)};" for c in _ENCODED} | {0: "_"}
 
 
-def escape(text: object, limit: int = 2000) -> str:
+class Safe(str):
+    """Markdown of our own making, or text that was escaped: it may stand in a report as it is."""
+
+    __slots__ = ()
+
+
+def escape(text: object, limit: int = 2000) -> Safe:
     """Untrusted text as Markdown that renders as just that text.
 
     It can close no cell, fence or tag, start no list, mention nobody, link nowhere and hide nothing: characters that
@@ -27,57 +33,76 @@ def escape(text: object, limit: int = 2000) -> str:
         line = "\u200b" + line
     broken = re.sub(r"([@#]|://|www\.|\bGH-)", "\\1\u200b", line, flags=re.IGNORECASE)
     # An underscore inside a word is no emphasis in GitHub's Markdown, and metrics are full of them.
-    return re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", "\0", broken, flags=re.IGNORECASE).translate(_REFERENCES)
+    kept = re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", "\0", broken, flags=re.IGNORECASE)
+    return Safe(kept.translate(_REFERENCES))
 
 
-def code_block(text: str, limit: int = 20_000) -> str:
+def code_block(text: str, limit: int = 20_000) -> Safe:
     """Untrusted lines in a fence longer than any that they hold."""
     lines = [plain(line, 2000).replace("\u200b", "") for line in text[:limit].splitlines()]
     longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    return "\n".join([fence, *lines, fence])
+    return Safe("\n".join([fence, *lines, fence]))
 
 
-def gap(number: float | None) -> str:
+def gap(number: float | None) -> Safe:
     """A gap or a bound in three digits; a dash where there is none."""
-    if number is None:
-        return "–"
-    if not math.isfinite(number):
-        return "NaN" if math.isnan(number) else "∞"
-    return "0" if number == 0 else f"{number:.2e}"
+    return _written(number, lambda n: "0" if n == 0 else f"{n:.2e}")
 
 
-def times(number: float | None) -> str:
+def times(number: float | None) -> Safe:
     """How many times something is allowed, or the floor."""
     if number is None or math.isnan(number):
-        return "–"
-    if math.isinf(number):
-        return "∞"
+        return Safe("–")
+    return _written(number, _times)
+
+
+def _times(number: float) -> str:
     if 0 < number < 0.01:
         return "<0.01"
-    return "0" if number == 0 else f"{number:.2f}" if number < 100 else f"{number:.3g}"
+    return "0" if number == 0 else f"{number:.2f}" if abs(number) < 100 else f"{number:.3g}"
 
 
-def value(number: float | None) -> str:
+def value(number: float | None) -> Safe:
     """A logged value, to the nine digits that tell any two float32 apart."""
-    if number is None:
-        return "–"
-    return f"{number:.9g}"
+    return _written(number, lambda n: f"{n:.9g}")
 
 
-def seconds(number: float | None) -> str:
+def ratio(number: float | None) -> Safe:
+    """A ratio of norms or a cosine, in as many digits as tell 2 from 1.9999."""
+    return _written(number, lambda n: f"{n:.6g}")
+
+
+def percent(number: float | None) -> Safe:
+    """A part of a whole."""
+    return _written(number, lambda n: "<1 %" if 0 < n < 0.005 else f"{100 * n:.0f} %")
+
+
+def seconds(number: float | None) -> Safe:
     """A length of time."""
-    return "–" if number is None else f"{number:.1f} s"
+    return _written(number, lambda n: f"{n:.1f} s")
 
 
-def sparkline(numbers: Sequence[float | None]) -> str:
-    """Sizes on a logarithmic scale as bars; `·` for an exact zero, `×` for a value that is not finite."""
-    logs = [math.log10(n) for n in numbers if n]
-    if not logs:
-        return "".join("×" if n is None else "·" for n in numbers)
-    low, high = min(logs), max(logs)
-    span = max(high - low, 1.0)
-    return "".join(
-        "×" if n is None else "·" if n == 0 else _BARS[min(7, int((math.log10(n) - low) / span * 7.999))]
-        for n in numbers
-    )
+def _written(number: float | None, finite: Callable[[float], str]) -> Safe:
+    if number is None:
+        return Safe("–")
+    if math.isnan(number):
+        return Safe("NaN")
+    if math.isinf(number):
+        return Safe("∞" if number > 0 else "-∞")
+    return Safe(finite(number))
+
+
+def sparkline(numbers: Sequence[float | None]) -> Safe:
+    """Sizes on a logarithmic scale as bars; `·` for an exact zero, `×` for a value that is none or not finite."""
+    sizes = [None if n is None or not math.isfinite(n) else abs(n) for n in numbers]
+    logs = [math.log10(size) for size in sizes if size]
+    low = min(logs, default=0.0)
+    span = max(max(logs, default=0.0) - low, 1.0)
+
+    def bar(size: float | None) -> str:
+        if size is None:
+            return "×"
+        return _BARS[min(7, int((math.log10(size) - low) / span * 7.999))] if size else "·"
+
+    return Safe("".join(map(bar, sizes)))

@@ -3,7 +3,8 @@
 import re
 
 import numpy as np
-from hypothesis import assume, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -12,6 +13,7 @@ from parity.plain import plain
 from parity.report.markdown import render_markdown
 from parity.result import LegResult, Result
 from tests.drawing import LOSS, NORM, compare, leg, noisy
+from tests.report.filling import replaced, with_parameters
 from tests.report.test_text import HOSTILE
 
 GITHUB = MarkdownIt("gfm-like", {"html": True, "linkify": False})
@@ -80,22 +82,44 @@ def test_a_leg_that_ended_early_shows_where() -> None:
     assert "tp3 lacks loss at 15 of 20 steps (5–19)" in text
 
 
-@settings(max_examples=60)
-@given(text=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=120)))
-def test_hostile_text_from_a_run_changes_nothing_around_it(text: str) -> None:
-    def with_text(inserted: str) -> Result:
-        hostile = LegResult(
-            name="tp1", status="failed", error=inserted, command=inserted, notes=[inserted],
-            environment={inserted: inserted, "torch": inserted}, source=inserted, failing_rank=0,
-        )  # fmt: skip
-        return result(LOSS, suite=inserted, notes=[inserted], legs=[hostile])
+def test_parameters_furthest_out_and_the_groups_shares_stand_under_the_worst_step() -> None:
+    text = render_markdown(with_parameters(result(LOSS)))
+    part = text[text.index("## Worst step") : text.index("## Whole run")]
+    assert "Squared error: experts 98 %, router 2 %, norms <1 %." in part
+    (table,) = [table for table in tables(part) if table[0][0] == "parameter"]
+    assert table[1:] == [
+        [
+            "layers.0.experts.w1", "experts", "0", "<strong>3.00e-01</strong>", "1.00e-05", "0.5", "0.954", "98 %",
+            "1.23e+04",
+        ],
+        ["layers.0.router.weight", "router", "1", "1.00e-06", "1.00e-05", "∞", "NaN", "2 %", "–"],
+    ]  # fmt: skip
 
-    assume(plain(text))
-    calm, wild = (render_markdown(with_text(inserted)) for inserted in ("calm", text))
-    assert [len(table) for table in tables(calm)] == [len(table) for table in tables(wild)]
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -1.5, 5e-324, 1.7e308])
+def test_a_report_of_any_numbers(number: float) -> None:
+    odd = replaced(with_parameters(result(LOSS)), {float: number})
+    for table in tables(render_markdown(odd)):
+        assert len({len(row) for row in table}) == 1
+
+
+TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=120)).filter(plain)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_hostile_text_in_every_field_of_a_result_changes_nothing_around_it(text: str) -> None:
+    calm, wild = (render_markdown(replaced(with_parameters(result(LOSS)), {str: one})) for one in ("calm", text))
+    assert [[len(row) for row in table] for table in tables(wild)] == [
+        [len(row) for row in table] for table in tables(calm)
+    ]
 
     def kinds(markdown: str) -> list[str]:
         return [token.type for token in GITHUB.parse(markdown)]
 
     assert kinds(wild) == kinds(calm)
     assert re.findall(r"<(/?\w+)", GITHUB.render(wild)) == re.findall(r"<(/?\w+)", GITHUB.render(calm))
+
+
+def test_every_text_of_a_result_is_put_into_the_test_above() -> None:
+    assert render_markdown(replaced(with_parameters(result(LOSS)), {str: "calm"})).count("calm") > 60

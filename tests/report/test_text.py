@@ -1,6 +1,7 @@
 """Untrusted text in a report shows as just that text."""
 
 import html
+import math
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from parity.plain import plain
-from parity.report.text import code_block, escape, gap, sparkline, times
+from parity.report.text import Safe, code_block, escape, gap, percent, ratio, seconds, sparkline, times, value
 
 GITHUB = MarkdownIt("gfm-like", {"html": True, "linkify": False})
 HOSTILE = [
@@ -76,6 +77,12 @@ def test_a_code_block_cannot_be_left(text: str) -> None:
 
 def test_numbers() -> None:
     assert [gap(n) for n in (None, 0.0, 1.234e-7, float("nan"), float("inf"))] == ["–", "0", "1.23e-07", "NaN", "∞"]
+    assert [gap(n) for n in (-0.5, -math.inf)] == ["-5.00e-01", "-∞"]
+    assert [times(n) for n in (-0.5, math.inf, -math.inf, math.nan)] == ["-0.50", "∞", "-∞", "–"]
+    assert [value(n) for n in (0.1, math.nan, math.inf, -math.inf)] == ["0.1", "NaN", "∞", "-∞"]
+    assert [ratio(n) for n in (2.0, 0.9999876, -1.0, math.nan)] == ["2", "0.999988", "-1", "NaN"]
+    assert [percent(n) for n in (0.976, 0.004, 0.0, 1.0, math.nan)] == ["98 %", "<1 %", "0 %", "100 %", "NaN"]
+    assert [seconds(n) for n in (None, 1.25, math.inf)] == ["–", "1.2 s", "∞"]
     assert [times(n) for n in (None, 0.0, 0.001, 1.234, 1234.5)] == ["–", "0", "<0.01", "1.23", "1.23e+03"]
 
 
@@ -83,3 +90,25 @@ def test_a_sparkline_shows_zero_and_what_is_not_finite_apart() -> None:
     assert sparkline([0.0, 1e-8, 1e-4, None]) == "·▁█×"
     assert sparkline([0.0, 0.0]) == "··"
     assert sparkline([]) == ""
+
+
+def test_a_sparkline_of_numbers_that_have_no_logarithm_is_drawn_all_the_same() -> None:
+    assert sparkline([math.inf, -math.inf, math.nan, None, 1e-4, -1e-8]) == "××××█▁"
+    assert sparkline([math.inf]) == "×"
+    assert sparkline([5e-324, 1.7e308]) == "▁█"
+
+
+def test_what_filters_make_is_marked_and_joining_it_to_other_text_is_not() -> None:
+    made = [
+        escape("x"),
+        code_block("x"),
+        gap(1),
+        times(1),
+        value(1),
+        ratio(1),
+        percent(1),
+        seconds(1),
+        sparkline([1]),
+    ]
+    assert all(isinstance(one, Safe) for one in made)
+    assert not isinstance(escape("x") + "x", Safe)
