@@ -6,6 +6,7 @@ router's gradient is complete there, for this rank's tokens; and an expert's gra
 holds it, for the tokens of all ranks of the group, whose losses are summands of one sum. Nothing is scaled.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from parity.train.collectives import Comm
 from parity.train.moe import Dispatch, Experts, Moe
 from parity.train.shards import Shard, span
 
-__all__ = ["AllToAll", "apply", "narrow"]
+__all__ = ["AllToAll", "apply", "held", "narrow"]
 
 
 class AllToAll(Dispatch):
@@ -43,8 +44,9 @@ class AllToAll(Dispatch):
         arrived = exchange_rows(rows, self.comm, sent, received)
         # Rows arrive by source rank, and within it by expert; within an expert they stay in the ranks' order,
         # which is that of the samples.
-        expert = torch.tensor([index for part in theirs for index, count in enumerate(part) for _ in range(count)])
-        order = expert.to(rows.device, torch.int64).argsort(stable=True)
+        held = torch.arange(self.held[self.comm.rank]).repeat(self.comm.size)
+        expert = held.repeat_interleave(torch.tensor(theirs, dtype=torch.int64).flatten())
+        order = expert.to(rows.device).argsort(stable=True)
         outputs = experts(arrived[order], [sum(column) for column in zip(*theirs, strict=True)])
         return exchange_rows(outputs[order.argsort()], self.comm, received, sent)
 
@@ -72,6 +74,19 @@ def apply(model: nn.Module, ep: Comm) -> dict[str, Shard]:
             shard = Shard.whole(tuple(parameter.shape)).cut("ep", 0, start, stop)
             shards[f"{prefix}.experts.{name}"] = shard.summed("expert_dp")
     return shards
+
+
+def held(model: nn.Module, shards: Mapping[str, Shard]) -> dict[str, range]:
+    """Which of the experts this rank computes, by the name of the module that stacks them."""
+    experts = {}
+    for prefix, block in model.named_modules():
+        if isinstance(block, Moe):
+            name = f"{prefix}.experts"
+            shard = next(shards[f"{name}.{own}"] for own, _ in block.experts.named_parameters())
+            # Where other axes split the stack, experts are gathered before they compute.
+            start, stop = (shard.starts[0], shard.stops[0]) if "ep" in shard.split else (0, shard.shape[0])
+            experts[name] = range(start, stop)
+    return experts
 
 
 def narrow(model: nn.Module) -> frozenset[str]:

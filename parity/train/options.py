@@ -145,6 +145,11 @@ def _trainer_problems(options: TrainOptions) -> Iterator[tuple[str, str]]:
         yield "trainer.first_stage_layers", f"{options.first_stage_layers} is not possible: give 0 (even) or more"
     if options.model == "deepseek_v4":
         yield from _deepseek_problems(options)
+    elif options.hash_ids == "dropped":
+        yield (
+            "trainer.hash_ids",
+            f"{options.model} routes nothing by token ids: leave it at passed, or train deepseek_v4",
+        )
     for name in ("lr", "rope_theta"):
         value = getattr(options, name)
         if not 0 < value < math.inf:

@@ -82,6 +82,7 @@ def test_axes_that_fit_a_model_with_experts(layout: Layout) -> None:
         (Layout(fsdp=2, pp=2), {}, "layout.pp", "cannot be combined with fsdp"),
         (Layout(cp=5), {"seq_len": 4}, "layout.cp", "5 ranks cannot share 4 tokens: give at most 4"),
         (Layout(dp=2, ep=2), {}, "layout.ep", "qwen3 has no experts to spread"),
+        (Layout(pp=2), {"hash_ids": "dropped"}, "trainer.hash_ids", "qwen3 routes nothing by token ids"),
     ],
 )
 def test_what_does_not_fit_is_said_with_the_limit(
