@@ -1,27 +1,42 @@
 """Which profile holds for a comparison, and with which bounds."""
 
+from collections.abc import Mapping, Sequence
+
 from parity.checks.profiles import PROFILES, Profile, with_bounds
 from parity.suite import Bounds, BoundsByMetric
 
 __all__ = ["profile_name", "profile_of"]
 
 
-def profile_name(asked: str | None, dtype: object, device: object) -> tuple[str, str]:
-    """The profile's name, and why that one."""
+def profile_name(
+    asked: str | None, environments: Sequence[Mapping[str, object]], granted: str = "cpu"
+) -> tuple[str, str]:
+    """The profile's name, and why that one.
+
+    Args:
+        asked: what a person said, if anything but `auto`.
+        environments: what the legs recorded of dtype and device, the baseline first.
+        granted: `cpu` or `cuda`, for legs that did not record their device.
+    """
     if asked and asked != "auto":
         return asked, ""
-    if dtype not in ("fp32", "fp64", "bf16"):
-        return f"fp32-{'gpu' if device == 'cuda' else 'cpu'}", "assumed, for nothing says in which dtype the legs ran"
-    name = "bf16" if dtype == "bf16" else f"fp32-{'gpu' if device == 'cuda' else 'cpu'}"
-    return name, f"from dtype {dtype} on {'GPU' if device == 'cuda' else 'CPU'}"
+    dtype = next((env["dtype"] for env in environments if env.get("dtype") in ("fp32", "fp64", "bf16")), None)
+    device = next((str(env["device"]) for env in environments if env.get("device")), granted)
+    kind = "cpu" if device.startswith("cpu") else "gpu"
+    if dtype is None:
+        return f"fp32-{kind}", "assumed, for nothing says in which dtype the legs ran"
+    name = "bf16" if dtype == "bf16" else f"fp32-{kind}"
+    return name, f"from dtype {dtype} on {kind.upper()}"
 
 
 def profile_of(name: str, *bounds: BoundsByMetric | None) -> Profile:
-    """A profile with a person's bounds; later ones win."""
+    """A profile with a person's bounds; of several, the later win number by number."""
     profile = PROFILES[name]
-    for by_metric in bounds:
-        for metric in ("loss", "grad_norm"):
-            given: Bounds | None = getattr(by_metric, metric, None)
-            if given is not None:
-                profile = with_bounds(profile, metric, **given.model_dump())
+    for metric in BoundsByMetric.model_fields:
+        given: dict[str, float] = {}
+        for by_metric in bounds:
+            one: Bounds | None = getattr(by_metric, metric, None)
+            given |= one.model_dump(exclude_none=True) if one is not None else {}
+        if given:
+            profile = with_bounds(profile, metric, **given)
     return profile

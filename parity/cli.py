@@ -52,7 +52,8 @@ class _Group(click.Group):
             traceback.print_exc()
             click.echo("parity itself failed: this is no verdict", err=True)
             code = 4
-        sys.exit(code if isinstance(code, int) else 0)
+        # A command that returns nothing came to no verdict.
+        sys.exit(code if isinstance(code, int) else 4)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,19 +137,19 @@ def run(
     if slots is not None:
         here = replace(here, cpu=slots)
     chosen, note = choose_device(loaded, names, here)
-    directory, moved = RunDirectory.create(out, keep=bool(only))
+    directory, moved = RunDirectory.create(out, keep=bool(only), legs=names)
     snapshot = Snapshot(
         run_id=new_run_id(),
         reproduce=_reproduce_run(suite, only, given),
         device=chosen,
         suite=loaded,
     )
-    directory.write("suite.json", snapshot.model_dump_json(indent=1, exclude_unset=True) + "\n")
+    directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
     console = _console()
     for line in (f"the earlier run is now in {moved}" if moved else "", note):
         if line:
             console.print(line, markup=False, soft_wrap=True)
-    plan = Run(loaded, path.parent if path.parent != _RECIPES else Path(), directory, snapshot, names, here)
+    plan = Run(loaded, Path() if path.is_relative_to(_RECIPES) else path.parent, directory, snapshot, names, here)
     layouts = {name: str(loaded.legs[name].sizes()) for name in names}
     with show_progress(console, layouts, loaded.steps) as take:
         run_legs(plan, take)
@@ -211,7 +212,9 @@ def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str
 @click.option("--k", type=click.FloatRange(1), default=8.0, show_default=True, help="Times the noise floor allowed.")
 @click.option("--require", multiple=True, metavar="CHECK", help="Check without which there is no pass; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for result.json and report.md.")
+@click.pass_context
 def compare(
+    context: click.Context,
     run_dir: Path | None,
     baseline: Path | None,
     candidate: Path | None,
@@ -239,8 +242,16 @@ def compare(
     from parity.suite import Bounds, BoundsByMetric
 
     if run_dir is not None:
-        if baseline or candidate or control:
-            raise UsageError("give either a run directory or --baseline and --candidate")
+        given = [
+            parameter.opts[0]
+            for parameter in context.command.params
+            if parameter.name != "run_dir"
+            and context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
+        ]
+        if given:
+            raise UsageError(
+                f"{', '.join(given)}: only for logs; a run directory is judged by the suite that was run"
+            )
         directory = RunDirectory(run_dir)
         return _deliver(judge_run(directory), directory, _console())
     if baseline is None or candidate is None:

@@ -10,7 +10,7 @@ from parity.checks.comparison import Comparison, Gap
 from parity.checks.floor import noise_floor
 from parity.checks.verdict import of_outcomes, summary
 from parity.checks.within import allowance, measure
-from parity.result import Chart, ComparisonResult, GapResult, MetricResult, OutcomeResult, Row
+from parity.result import Chart, ComparisonResult, GapResult, MetricResult, OutcomeResult, ParameterResult, Row
 
 __all__ = ["compare"]
 
@@ -44,6 +44,8 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
                 reason=outcome.reason,
                 gaps=[GapResult(**asdict(gap)) for gap in outcome.gaps],
                 warnings=list(outcome.warnings),
+                parameters=[ParameterResult(**asdict(parameter)) for parameter in outcome.parameters],
+                shares=dict(outcome.shares),
             )
             for outcome in outcomes
         ],
@@ -54,8 +56,8 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
 
 
 def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
-    allowed = allowance(comparison, gap.metric, gap)
-    floor = noise_floor(comparison, gap.metric, gap)
+    allowed = allowance(comparison, gap).allowed
+    floor = noise_floor(comparison, gap)
     numbers = measure(gap, allowed, floor)
     steps = _all_steps(comparison, gap.metric)
     worst = numbers.worst_step

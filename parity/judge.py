@@ -1,23 +1,52 @@
 """The right half of the data's way: legs on disk to a result. Runs anywhere, without torch."""
 
+import contextlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parity.allowed import profile_name, profile_of
-from parity.checks.comparison import Comparison
+from parity.checks.comparison import Comparison, LogEvidence
 from parity.checks.comparison import Leg as JudgedLeg
 from parity.checks.outcome import Verdict
 from parity.checks.verdict import merge
 from parity.compare import compare
-from parity.curves import read
+from parity.curves import Limits, read
 from parity.curves.curve import LegCurves
 from parity.errors import UsageError
-from parity.result import ComparisonResult, LegResult, Result
-from parity.rundir import RunDirectory, Snapshot
-from parity.suite import Compare, Suite
+from parity.plain import plain
+from parity.records import LINE_LIMIT, read_records
+from parity.result import ComparisonResult, LegResult, LegStatus, Result
+from parity.rundir import RunDirectory, Snapshot, log_lines
+from parity.suite import Compare, Leg, Source, Suite, digest
 
 __all__ = ["judge_run"]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A leg as it was found.
+
+    Attributes:
+        result: what the report says of it.
+        judged: what checks are given; None if it left no curve of this suite.
+        state: `whole` if it computed its curve to the end, however its processes ended then; `broken` if it did not;
+            `absent` if it was not run, or under another suite than today's.
+    """
+
+    result: LegResult
+    judged: JudgedLeg | None
+    state: Literal["whole", "broken", "absent"]
+
+    @property
+    def told(self) -> str:
+        """Name, status and error in one line."""
+        error = f": {self.result.error}" if self.result.error else ""
+        return f"{self.result.name} {self.result.status}{error}"
 
 
 def judge_run(directory: RunDirectory) -> Result:
@@ -28,36 +57,12 @@ def judge_run(directory: RunDirectory) -> Result:
     """
     snapshot = directory.read_snapshot()
     suite = snapshot.suite
-    legs: list[LegResult] = []
-    curves: dict[str, LegCurves] = {}
-    for name in suite.legs:
-        leg = directory.read_leg(name)
-        if leg is None:
-            legs.append(LegResult(name=name, status="not run"))
-            continue
-        leg, read_curves = _read_leg(directory, snapshot, leg)
-        legs.append(leg)
-        if read_curves is not None:
-            curves[name] = read_curves
-    by_name = {leg.name: leg for leg in legs}
-    comparisons = [_judge(suite, snapshot.device, item, by_name, curves) for item in suite.compare]
-    notes = [
-        f"{leg.name} is from the earlier run {leg.run_id}"
-        for leg in legs
-        if leg.run_id is not None and leg.run_id != snapshot.run_id
-    ] + [
-        f"{leg.name} wrote its whole curve and then {leg.status}: {leg.error or f'exit code {leg.exit_code}'}"
-        for leg in legs
-        if leg.status not in ("finished", "not run") and leg.name in curves and _whole(suite, curves[leg.name])
-    ]
+    legs = {name: _find(directory, snapshot, name) for name in suite.legs}
+    comparisons = [_judge(suite, snapshot.device, item, legs) for item in suite.compare]
     involved = {name for item in suite.compare for name in (item.baseline, item.candidate, item.control) if name}
-    verdict = merge(
-        [
-            *(Verdict(comparison.verdict) for comparison in comparisons),
-            # A leg that no comparison names still must not fail unseen.
-            *(Verdict.ERROR for leg in legs if leg.name not in involved and _broken(suite, leg, curves)),
-        ]
-    )
+    # A leg that no comparison names still must not fail unseen.
+    unseen = [Verdict.ERROR for name, leg in legs.items() if name not in involved and leg.state == "broken"]
+    verdict = merge([*(Verdict(comparison.verdict) for comparison in comparisons), *unseen])
     return Result(
         suite=suite.name,
         run_id=snapshot.run_id,
@@ -65,42 +70,80 @@ def judge_run(directory: RunDirectory) -> Result:
         verdict=verdict.value,
         summary=_summary(verdict, comparisons, legs),
         reproduce=snapshot.reproduce,
-        notes=notes,
-        legs=legs,
+        notes=[note for leg in legs.values() for note in _notes(leg, snapshot)],
+        legs=[leg.result for leg in legs.values()],
         comparisons=comparisons,
     )
 
 
-def _read_leg(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tuple[LegResult, LegCurves | None]:
-    """The leg with what its source says, and its curves if it left any."""
-    path, source = directory.source(snapshot, leg.name)
-    try:
-        curves = read(path, format=source.format, keys=source.keys or None, within=directory.path)
-    except UsageError as error:
-        if leg.status in ("not started", "not run"):
-            return leg, None
-        problem = str(error)
-        status = "no curve" if leg.status == "finished" else leg.status
-        return leg.model_copy(update={"status": status, "error": leg.error or problem}), None
-    if not curves.curves:
-        # It got as far as opening its file; what it says there of its end is in the leg's error already.
-        status = "no curve" if leg.status == "finished" else leg.status
-        return leg.model_copy(update={"status": status, "error": leg.error or f"{path}: holds no step"}), None
-    curves = curves.counted_from(source.first_step)
-    update = {
-        "source": str(path.relative_to(directory.path.absolute()) if path.is_absolute() else path),
-        "format": curves.format,
-        "environment": {**leg.environment, **curves.environment},
-        "notes": [note.text for note in curves.notes],
-    }
-    started_as = curves.start.get("run_id")
-    if started_as is not None and started_as != snapshot.run_id and curves.start.get("leg") != leg.name:
-        update |= {
-            "status": "no curve",
-            "error": f"{update['source']} was written by run {started_as}, not by this one",
+def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
+    leg = directory.read_leg(name)
+    if leg is None:
+        return _Found(LegResult(name=name, status="not run"), None, "absent")
+    if leg.digest != digest(snapshot.suite, name, snapshot.device):
+        error = "its layout, command, steps, seed, device or environment were others when it ran; run it again"
+        return _Found(leg.model_copy(update={"status": "not run", "error": error}), None, "absent")
+    curves, problem = _curves(directory, snapshot, leg)
+    if curves is None:
+        status: LegStatus = "no curve" if leg.status == "finished" else leg.status
+        return _Found(leg.model_copy(update={"status": status, "error": leg.error or problem}), None, "broken")
+    records, odd = read_records(directory.leg(name), directory.path)
+    leg = leg.model_copy(
+        update={
+            "format": curves.format,
+            "environment": {**leg.environment, **curves.environment},
+            "notes": [note.text for note in curves.notes] + odd,
         }
-        return leg.model_copy(update=update), None
-    return leg.model_copy(update=update), curves
+    )
+    config = snapshot.suite.legs[name]
+    judged = JudgedLeg(name, curves, config.sizes(), records, _evidence(directory, config, leg))
+    # A leg that was interrupted, or never started, ran no curve to its end, whatever a file says.
+    ended = leg.status == "finished" or (leg.status in ("failed", "timed out") and _whole(snapshot.suite, curves))
+    return _Found(leg, judged, "whole" if ended else "broken")
+
+
+def _curves(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tuple[LegCurves | None, str]:
+    """The leg's curves, or why there are none."""
+    if leg.source is None:
+        return None, "left no metrics"
+    source = snapshot.suite.legs[leg.name].source or snapshot.suite.source or Source(file="")
+    path = directory.path / leg.source
+    try:
+        curves = read(
+            path,
+            format=source.format,
+            keys=source.keys or None,
+            within=directory.path,
+            limits=Limits(line=LINE_LIMIT),
+        )
+    except UsageError as error:
+        return None, str(error)
+    wrote = curves.start.get("run_id"), curves.start.get("leg")
+    if wrote[0] is not None and wrote != (leg.run_id, leg.name):
+        return None, f"{leg.source} was written by leg {wrote[1]} of run {wrote[0]}"
+    if not curves.curves:
+        return None, f"{leg.source} holds no step"
+    return curves.counted_from(source.first_step), ""
+
+
+def _evidence(directory: RunDirectory, leg: Leg, result: LegResult) -> LogEvidence | None:
+    """What the leg's logs say, by the patterns that the suite gives; None where it gives none."""
+    if leg.evidence is None:
+        return None
+    wanted = {pattern: re.compile(pattern) for pattern in leg.evidence.must_match}
+    forbidden = {pattern: re.compile(pattern) for pattern in leg.evidence.must_not_match}
+    found: dict[str, str] = {}
+    wrong: dict[str, str] = {}
+    for name in result.logs:
+        with contextlib.suppress(UsageError):  # a log that is gone or led astray shows nothing
+            for line in log_lines(directory.path / name, directory.path):
+                for patterns, hits in ((wanted, found), (forbidden, wrong)):
+                    for pattern, compiled in patterns.items():
+                        if pattern not in hits and compiled.search(line):
+                            hits[pattern] = plain(line)
+    return LogEvidence(
+        tuple(found.items()), tuple(pattern for pattern in wanted if pattern not in found), tuple(wrong.items())
+    )
 
 
 def _whole(suite: Suite, curves: LegCurves) -> bool:
@@ -109,78 +152,70 @@ def _whole(suite: Suite, curves: LegCurves) -> bool:
     return loss is not None and loss.steps.size == suite.steps and curves.finished is not False
 
 
-def _broken(suite: Suite, leg: LegResult, curves: Mapping[str, LegCurves]) -> bool:
-    """Whether the leg failed to compute its curve; one that died after its last step did compute it."""
-    if leg.status in ("finished", "not run"):
-        return False
-    return leg.name not in curves or not _whole(suite, curves[leg.name])
+def _notes(leg: _Found, snapshot: Snapshot) -> list[str]:
+    notes = []
+    if leg.result.run_id not in (None, snapshot.run_id):
+        notes.append(f"{leg.result.name} is from the earlier run {leg.result.run_id}")
+    if leg.state == "whole" and leg.result.status != "finished":
+        how = leg.result.error or f"exit code {leg.result.exit_code}"
+        notes.append(
+            f"{leg.result.name} wrote its whole curve and then {leg.result.status}: {how}; it is judged by its curve"
+        )
+    return notes
 
 
-def _judge(
-    suite: Suite, device: str, item: Compare, legs: Mapping[str, LegResult], curves: Mapping[str, LegCurves]
-) -> ComparisonResult:
-    names = [name for name in (item.baseline, item.candidate, item.control) if name]
-    environment = legs[item.baseline].environment
-    name, reason = profile_name(
-        item.profile if item.profile not in (None, "auto") else suite.profile,
-        environment.get("dtype"),
-        device,
-    )
+def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found]) -> ComparisonResult:
+    named = [legs[name] for name in (item.baseline, item.candidate, item.control) if name]
+    judged = [leg.judged for leg in named if leg.judged is not None]
+    asked = item.profile if item.profile not in (None, "auto") else suite.profile
+    name, reason = profile_name(asked, [leg.curves.environment for leg in judged], device)
     k = item.k if item.k is not None else suite.k
-    broken = [leg for n in names if _broken(suite, leg := legs[n], curves)]
-    absent = [n for n in names if legs[n].status == "not run"]
-    result = None
-    if item.baseline in curves and item.candidate in curves:
-        control = item.control if item.control in curves else None
-        result = compare(
-            Comparison(
-                baseline=JudgedLeg(item.baseline, curves[item.baseline]),
-                candidate=JudgedLeg(item.candidate, curves[item.candidate]),
-                control=JudgedLeg(control, curves[control]) if control else None,
-                profile=profile_of(name, suite.bounds, item.bounds),
-                expected_steps=_expected(suite, curves, names),
-                required=frozenset(item.require if item.require is not None else suite.require),
-                k=k,
-            ),
-            reason,
-        )
-    if not broken and not absent and result is not None:
-        return result
-    verdict = Verdict.ERROR if broken else Verdict.INCONCLUSIVE
-    text = "; ".join(
-        [*(f"{leg.name} {leg.status}{f': {leg.error}' if leg.error else ''}" for leg in broken)]
-        + [f"{n} was not run" for n in absent]
-    )
-    if result is not None:
-        verdict = merge([verdict, Verdict(result.verdict)])
-        return result.model_copy(
-            update={"verdict": verdict.value, "summary": f"{text}. Of what there is: {result.summary}"}
-        )
-    return ComparisonResult(
+    baseline, candidate = legs[item.baseline].judged, legs[item.candidate].judged
+    result = ComparisonResult(
         baseline=item.baseline,
         candidate=item.candidate,
         control=item.control,
         profile=name,
         profile_reason=reason,
         k=k,
-        verdict=verdict.value,
-        summary=f"{text}.",
+        verdict="pass",
+        summary="",
+    )
+    if baseline is not None and candidate is not None:
+        result = compare(
+            Comparison(
+                baseline=baseline,
+                candidate=candidate,
+                control=legs[item.control].judged if item.control else None,
+                profile=profile_of(name, suite.bounds, item.bounds),
+                expected_steps=_expected(suite, judged),
+                required=frozenset(item.require if item.require is not None else suite.require),
+                k=k,
+                layout_unproven=(item.layout or suite.layout) == "unproven",
+            ),
+            reason,
+        )
+    broken = [leg.told for leg in named if leg.state == "broken"]
+    absent = [leg.told for leg in named if leg.state == "absent"]
+    if not broken and not absent:
+        return result
+    verdict = merge([Verdict.ERROR if broken else Verdict.INCONCLUSIVE, Verdict(result.verdict)])
+    rest = f" Of what there is: {result.summary}" if result.summary else ""
+    return result.model_copy(
+        update={"verdict": verdict.value, "summary": f"{'; '.join(broken + absent).rstrip('.')}.{rest}"}
     )
 
 
-def _expected(
-    suite: Suite, curves: Mapping[str, LegCurves], names: list[str]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _expected(suite: Suite, judged: list[JudgedLeg]) -> NDArray[np.int64]:
     """The steps that every leg must have, counted from where the baseline counts: 0, or 1."""
-    loss = next((curve for n in names if n in curves and (curve := curves[n].curves.get("loss"))), None)
+    loss = next((curve for leg in judged if (curve := leg.curve("loss"))), None)
     first = 1 if loss is not None and loss.steps.size and loss.steps[0] == 1 else 0
     return np.arange(first, first + suite.steps, dtype=np.int64)
 
 
-def _summary(verdict: Verdict, comparisons: list[ComparisonResult], legs: list[LegResult]) -> str:
+def _summary(verdict: Verdict, comparisons: list[ComparisonResult], legs: Mapping[str, _Found]) -> str:
     deciding = [comparison for comparison in comparisons if comparison.verdict == verdict.value]
     if not deciding:
-        bad = [f"{leg.name} {leg.status}{f': {leg.error}' if leg.error else ''}" for leg in legs]
-        return "; ".join(bad)
+        return "; ".join(leg.told for leg in legs.values() if leg.state == "broken")
     more = f" And {len(deciding) - 1} more." if len(deciding) > 1 else ""
     return deciding[0].summary + more

@@ -69,9 +69,7 @@ def judge_logs(
         UsageError: a file cannot be read as a log.
     """
     curves = {role: source.read() for role, source in sources.items()}
-    environment = curves["baseline"].environment
-    device = "cuda" if environment.get("backend") == "nccl" else "cpu"
-    name, reason = profile_name(profile, environment.get("dtype"), device)
+    name, reason = profile_name(profile, [one.environment for one in curves.values()])
     loss = curves["baseline"].curves.get("loss")
     first = int(loss.steps[0]) if loss is not None and loss.steps.size else 0
     comparison = Comparison(

@@ -9,6 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from parity import __version__
 from parity.errors import UsageError
+from parity.plain import plain
+from parity.untrusted import MissingError, read_bytes
 
 __all__ = [
     "FORMAT",
@@ -18,6 +20,7 @@ __all__ = [
     "LegResult",
     "MetricResult",
     "OutcomeResult",
+    "ParameterResult",
     "Result",
     "Row",
     "read_result",
@@ -43,6 +46,16 @@ Number = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}),
 ]
 Status = Literal["pass", "fail", "not run"]
+LegStatus = Literal[
+    "finished",
+    "failed",
+    "timed out",
+    "interrupted",
+    "not started",
+    "no curve",  # it ended well and left nothing to judge
+    "not run",  # never, or under another suite than today's
+    "read",  # a log that existed already
+]
 VerdictName = Literal["pass", "fail", "inconclusive", "error"]
 
 
@@ -110,6 +123,20 @@ class GapResult(_Model):
     first_over: int | None = None
 
 
+class ParameterResult(_Model):
+    """One parameter's gradient or update in two legs."""
+
+    name: str
+    group: str
+    step: int
+    distance: Number = Field(description="L2 norm of the difference over that of the baseline.")
+    ratio: Number = Field(description="Norm in the candidate over that in the baseline.")
+    cosine: Number
+    share: Number = Field(description="Part of the whole model's squared error.")
+    allowed: Number
+    times_floor: Number | None = None
+
+
 class OutcomeResult(_Model):
     """One check's answer."""
 
@@ -120,6 +147,8 @@ class OutcomeResult(_Model):
     reason: str
     gaps: list[GapResult] = []
     warnings: list[str] = []
+    parameters: list[ParameterResult] = Field(default=[], description="The parameters furthest out, worst first.")
+    shares: dict[str, Number] = Field(default={}, description="By group, its part of the squared error.")
 
 
 class ComparisonResult(_Model):
@@ -140,10 +169,11 @@ class ComparisonResult(_Model):
 class LegResult(_Model):
     """One leg: what ran, and how it ended. For `parity compare` on files, only where it was read from."""
 
-    name: str
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     run_id: str | None = None
-    status: str
-    layout: dict[str, int] = {}
+    digest: str | None = Field(default=None, description="Of what the leg's numbers depend on, as it was run.")
+    status: LegStatus
+    layout: dict[Annotated[str, Field(pattern="^(dp|fsdp|tp|pp|ep|cp)$")], int] = {}
     ranks: int | None = None
     command: str | None = None
     exit_code: int | None = None
@@ -188,14 +218,12 @@ def read_result(path: Path) -> Result:
         UsageError: it is missing, too large, or no result of this version.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: larger than {_MOST_BYTES >> 20} MiB, so no result of ours")
-        return Result.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+        data = read_bytes(path, within=path.parent, limit=_MOST_BYTES)
+    except MissingError:
         raise UsageError(f"{path}: no such file; `parity compare` makes it from a run directory") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return Result.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path}: not a result of format {FORMAT}: {where}: {first['msg']}") from None
+        where = plain(".".join(map(str, first["loc"])))
+        raise UsageError(f"{path}: not a result of format {FORMAT}: {where}: {plain(first['msg'])}") from None

@@ -3,16 +3,16 @@
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from parity.errors import DeviceError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
-from parity.result import LegResult
+from parity.result import LegResult, LegStatus
 from parity.rundir import RunDirectory, Snapshot, placeholders
-from parity.schedule import Slots
-from parity.suite import Leg, Suite, fill, train_options
+from parity.schedule import Need, Slots, check_room
+from parity.suite import Leg, Suite, digest, fill, train_options
 from parity.train.arguments import Arguments, to_argv
 
 __all__ = ["Run", "check_only", "choose_device", "run"]
@@ -43,7 +43,7 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Lite
     """`cpu` or `cuda` for all legs, and a note where that needs saying.
 
     Raises:
-        DeviceError: the suite asks for GPUs that the machine does not have.
+        DeviceError: the suite asks for GPUs, or for more ranks at a time, than the machine has.
     """
     need = max(suite.legs[name].ranks for name in only)
     have = len(slots.gpus)
@@ -53,8 +53,11 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Lite
             f" {need} GPUs and this machine offers {have}; a smaller layout, or device: cpu"
         )
     if suite.device == "auto" and 0 < have < need:
+        check_room((Need(name, suite.legs[name].ranks) for name in only), slots)
         return "cpu", f"{have} GPUs are too few for a leg of {need} ranks, so all legs run on the CPU"
-    return ("cuda" if suite.device != "cpu" and have else "cpu"), ""
+    device: Literal["cpu", "cuda"] = "cuda" if suite.device != "cpu" and have else "cpu"
+    check_room((Need(name, suite.legs[name].ranks, device == "cuda") for name in only), slots)
+    return device, ""
 
 
 def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
@@ -65,14 +68,14 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
     """
     plans = {name: _leg_plan(plan, name) for name in plan.only}
     started: dict[str, float] = {}
-    writer = _LegWriter(plan, plans, started)
 
     def listen(event: Event) -> None:
         if isinstance(event, LegStarted):
             started[event.name] = time.time()
         if isinstance(event, LegFinished):
             # At once, so that a later leg's accident cannot take it away.
-            event = LegFinished(writer.write(event.end))
+            name = event.end.name
+            plan.directory.write_leg(_leg_result(plan, plans[name], event.end, started.get(name)))
         on_event(event)
 
     return run_legs(list(plans.values()), slots=plan.slots, run_id=plan.snapshot.run_id, on_event=listen)
@@ -114,42 +117,34 @@ def _text(value: object) -> str:
     return str(value)
 
 
-@dataclass
-class _LegWriter:
-    plan: Run
-    plans: dict[str, LegPlan]
-    started: dict[str, float] = field(default_factory=dict)
-
-    def write(self, end: LegEnd) -> LegEnd:
-        """Write `leg.json`, with the leg's metrics beside it."""
-        plan, leg_plan = self.plan, self.plans[end.name]
-        status, error = end.status, end.error
-        if end.name in self.started:
-            assert leg_plan.cwd is not None
-            missing = plan.directory.collect_source(plan.snapshot, end.name, leg_plan.cwd, self.started[end.name])
-            if missing and status == "finished":
-                status, error = "no curve", missing  # type: ignore[assignment]
-        leg = self.plan.suite.legs[end.name]
-        folder = plan.directory.leg(end.name)
-        plan.directory.write_leg(
-            LegResult(
-                name=end.name,
-                run_id=self.plan.snapshot.run_id,
-                status=status,
-                layout=leg.sizes().sizes(),
-                ranks=leg.ranks,
-                command=_shown(leg, leg_plan),
-                exit_code=end.exit_code,
-                failing_rank=end.failing_rank,
-                error=error,
-                seconds=round(end.seconds, 3),
-                device_seconds=round(end.device_seconds, 3),
-                leftovers=end.leftovers,
-                last_steps=dict(end.last_steps),
-                logs=sorted(f"legs/{end.name}/{path.name}" for path in folder.glob("*.log")),
-            )
-        )
-        return end
+def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, started: float | None) -> LegResult:
+    """What `leg.json` says; a leg that ended well and left no metrics has the status `no curve`."""
+    status: LegStatus = end.status
+    error, source = end.error, None
+    if started is not None:
+        assert leg_plan.cwd is not None
+        source, missing = plan.directory.collect_source(plan.snapshot, end.name, leg_plan.cwd, started)
+        if missing and status == "finished":
+            status, error = "no curve", missing
+    leg = plan.suite.legs[end.name]
+    return LegResult(
+        name=end.name,
+        run_id=plan.snapshot.run_id,
+        digest=digest(plan.suite, end.name, plan.snapshot.device),
+        status=status,
+        layout=leg.layout.model_dump(),
+        ranks=leg.ranks,
+        command=_shown(leg, leg_plan),
+        exit_code=end.exit_code,
+        failing_rank=end.failing_rank,
+        error=error,
+        seconds=round(end.seconds, 3),
+        device_seconds=round(end.device_seconds, 3),
+        leftovers=end.leftovers,
+        last_steps=dict(end.last_steps),
+        source=source,
+        logs=sorted(f"legs/{end.name}/{path.name}" for path in plan.directory.leg(end.name).glob("*.log")),
+    )
 
 
 def _shown(leg: Leg, plan: LegPlan) -> str:

@@ -1,9 +1,9 @@
 """A run directory: what a run leaves on disk, and what can be judged again on any machine."""
 
-import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -11,16 +11,19 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from parity.errors import UsageError
+from parity.plain import plain
 from parity.result import LegResult
-from parity.suite import Leg, Source, Suite, fill
+from parity.suite import Leg, Suite, fill
+from parity.untrusted import MissingError, copy_bounded, open_regular, read_bytes, write_whole
 
-__all__ = ["RunDirectory", "Snapshot", "new_run_id", "placeholders"]
+__all__ = ["RunDirectory", "Snapshot", "log_lines", "new_run_id", "placeholders"]
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 # What a source may weigh to be taken into the run directory; a reader refuses larger ones as well.
 _MOST_BYTES = 1 << 30
 _MOST_JSON = 16 << 20
+_LONGEST_LINE = 10_000
 
 
 class Snapshot(BaseModel):
@@ -64,12 +67,13 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, keep: bool) -> tuple["RunDirectory", Path | None]:
+    def create(cls, path: Path, keep: bool, legs: Sequence[str]) -> tuple["RunDirectory", Path | None]:
         """Make room for a run; an earlier one is moved aside and never lost.
 
         Args:
             path: where.
-            keep: leave an earlier run's legs in place, because only some are run again.
+            keep: leave an earlier run's other legs in place, because only some are run again.
+            legs: those that are; whatever is left of them goes, so that it cannot be taken for this run's.
 
         Returns:
             The directory, and where an earlier run was moved to, if any.
@@ -88,6 +92,11 @@ class RunDirectory:
                     )
                     path.rename(moved)
             (path / "legs").mkdir(parents=True, exist_ok=True)
+            for stale in (path / "result.json", path / "report.md", *(path / "legs" / name for name in legs)):
+                if stale.is_dir() and not stale.is_symlink():
+                    shutil.rmtree(stale)
+                else:
+                    stale.unlink(missing_ok=True)
         except NotADirectoryError:
             raise UsageError(f"{path}: is a file; give a folder with --out") from None
         except OSError as error:
@@ -99,12 +108,10 @@ class RunDirectory:
         return (self.path / "legs" / name).absolute()
 
     def write(self, name: str, content: str) -> Path:
-        """Write a file whole or not at all."""
+        """Write a file whole or not at all, and nowhere else, whatever links a leg may have left."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        draft.write_text(content, encoding="utf-8")
-        draft.replace(target)
+        write_whole(target, content, within=self.path)
         return target
 
     def write_leg(self, leg: LegResult) -> None:
@@ -118,9 +125,13 @@ class RunDirectory:
             UsageError: the file is there but is none of ours.
         """
         path = self.leg(name) / "leg.json"
-        if not path.exists():
+        try:
+            leg = _validated(LegResult, path, self.path)
+        except MissingError:
             return None
-        return _validated(LegResult, path)
+        if leg.name != name:
+            raise UsageError(f"{path}: is that of another leg")
+        return leg
 
     def read_snapshot(self) -> Snapshot:
         """The suite that was run here.
@@ -128,24 +139,17 @@ class RunDirectory:
         Raises:
             UsageError: this is no run directory, or its `suite.json` is none of ours.
         """
-        path = self.path / "suite.json"
-        if not path.exists():
-            raise UsageError(f"{self.path}: no run directory, for it has no suite.json; `parity run` makes one")
-        return _validated(Snapshot, path)
+        try:
+            return _validated(Snapshot, self.path / "suite.json", self.path)
+        except MissingError:
+            raise UsageError(
+                f"{self.path}: no run directory, for it has no suite.json; `parity run` makes one"
+            ) from None
 
-    def source(self, snapshot: Snapshot, name: str) -> tuple[Path, Source]:
-        """Where a leg's metrics are: the copy in the run directory if there is one."""
-        leg = snapshot.suite.legs[name]
-        out = self.leg(name)
-        source = leg.source or snapshot.suite.source or Source(file="{out}/rank-0.jsonl")
-        copy = next(out.glob("source.*"), None)
-        if copy is not None:
-            return copy, source
-        filled = Path(fill(source.file, placeholders(snapshot.suite, name, leg, out, snapshot.run_id)))
-        return out / filled, source
-
-    def collect_source(self, snapshot: Snapshot, name: str, cwd: Path, started: float) -> str | None:
-        """Copy a leg's metrics into its folder, if they were written elsewhere, so that the run can be moved.
+    def collect_source(
+        self, snapshot: Snapshot, name: str, cwd: Path, started: float
+    ) -> tuple[str | None, str | None]:
+        """Find a leg's metrics; written elsewhere, they are copied into its folder, so that the run can be moved.
 
         Args:
             snapshot: the suite as run.
@@ -154,40 +158,47 @@ class RunDirectory:
             started: when the leg began, seconds since the epoch.
 
         Returns:
-            Why there is nothing to judge, or None.
+            The file, relative to the run directory; and why there is nothing to judge, or None.
         """
         leg = snapshot.suite.legs[name]
         source = leg.source or snapshot.suite.source
-        if source is None:
-            return None
         out = self.leg(name)
+        if source is None:
+            return f"legs/{name}/rank-0.jsonl", None
         path = cwd / fill(source.file, placeholders(snapshot.suite, name, leg, out, snapshot.run_id))
+        if not path.exists():
+            return None, f"{path}: the leg wrote no such file; is `source` right?"
         try:
-            found = path.stat()
             # File systems keep whole seconds at worst.
-            if found.st_mtime < started - 2:
-                return f"{path}: not written by this run; is it another run's?"
-            if found.st_size > _MOST_BYTES:
-                return f"{path}: {found.st_size / 2**30:.1f} GiB, more than the 1 GiB a curve is read from"
+            if path.stat().st_mtime < started - 2:
+                return None, f"{path}: not written by this run; is it another run's?"
             if path.resolve().is_relative_to(out.resolve()):
-                return None
-            shutil.copyfile(path, out / f"source.{path.name}")
-        except FileNotFoundError:
-            return f"{path}: the leg wrote no such file; is `source` right?"
+                return f"legs/{name}/{path.resolve().relative_to(out.resolve())}", None
+            copy_bounded(path, out / f"source.{path.name}", limit=_MOST_BYTES)
         except OSError as error:
-            return f"{path}: cannot be read: {error.strerror}"
-        return None
+            return None, f"{path}: cannot be read: {error.strerror}"
+        except UsageError as error:
+            return None, str(error)
+        return f"legs/{name}/source.{path.name}", None
 
 
-def _validated(kind: type[_ModelT], path: Path) -> _ModelT:
+def _validated(kind: type[_ModelT], path: Path, within: Path) -> _ModelT:
     """Read one of our JSON files as the untrusted data that it is."""
+    data = read_bytes(path, within=within, limit=_MOST_JSON)
     try:
-        if path.stat().st_size > _MOST_JSON:
-            raise UsageError(f"{path}: larger than {_MOST_JSON >> 20} MiB, so none of ours")
-        return kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        return kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise UsageError(f"{path}: {where}: {first['msg']}") from None
+        where = plain(".".join(map(str, first["loc"])) or "file")
+        raise UsageError(f"{path}: {where}: {plain(first['msg'])}") from None
+
+
+def log_lines(path: Path, within: Path) -> Iterator[str]:
+    """Lines of a leg's log, undecodable bytes replaced, each cut at a length that patterns can take.
+
+    Raises:
+        UsageError: the file is missing, lies outside of the run directory, or is no file.
+    """
+    with open_regular(path, within=within) as file:
+        while line := file.readline(_LONGEST_LINE):
+            yield line.decode(errors="replace").rstrip("\n")

@@ -1,25 +1,49 @@
 """`parity.yml`: the legs, what is compared with what, and what is allowed."""
 
+import hashlib
+import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    create_model,
+    model_serializer,
+)
 
 from parity.document import Document, explain
 from parity.errors import UsageError
 from parity.layout import AXES, Layout
 from parity.train.options import TrainOptions
 
-__all__ = ["PLACEHOLDERS", "Compare", "Leg", "Source", "Suite", "fill", "load", "train_options"]
+__all__ = [
+    "PLACEHOLDER",
+    "PLACEHOLDERS",
+    "Compare",
+    "Evidence",
+    "Leg",
+    "Source",
+    "Suite",
+    "digest",
+    "fill",
+    "load",
+    "train_options",
+]
 
 # What a command, a working folder or a source may name in braces, beside the layout's sizes.
 PLACEHOLDERS = ("nproc", "steps", "seed", "out", "leg", "run_id", *AXES)
 
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -27,6 +51,14 @@ def _seconds(value: object) -> object:
     """Read `90`, `90s`, `10m` or `1h`; anything else is left for the validation to refuse."""
     if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", value)):
         return float(match[1]) * _UNITS[match[2] or "s"]
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from None
     return value
 
 
@@ -73,7 +105,13 @@ class Source(_Model):
 
 
 class _TrainerBase(_Model):
-    """The embedded trainer, or any command."""
+    """The embedded trainer, or any command. Written back with only the options that were given: a leg's own options
+    override the suite's, and a default is no option of a leg.
+    """
+
+    @model_serializer(mode="wrap")
+    def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
 
     embedded: Literal["qwen3", "deepseek_v4"] | None = Field(
         default=None, description="Model of the embedded trainer."
@@ -85,16 +123,12 @@ class _TrainerBase(_Model):
 
 def _option_fields() -> dict[str, Any]:
     """The embedded trainer's options, as fields that a suite or a leg may set."""
-    return {
-        option.name: (
-            option.type,
-            Field(
-                default=None if option.default is MISSING else option.default,
-                description=option.metadata.get("help"),
-            ),
-        )
-        for option in fields(TrainOptions)
-        if option.name != "model"
+    options = {option.name: option for option in fields(TrainOptions)}
+    model: Any = options.pop("model").type
+    embedded = (model | None, Field(default=None, description="Model of the embedded trainer."))
+    return {"embedded": embedded} | {
+        name: (option.type, Field(default=option.default, description=option.metadata.get("help")))
+        for name, option in options.items()
     }
 
 
@@ -118,7 +152,30 @@ class BoundsByMetric(_Model):
 
 
 ProfileName = Literal["auto", "fp32-cpu", "fp32-gpu", "bf16"]
-Require = list[Literal["grad_norm", "forward", "drift", "control"]]
+Require = list[
+    Literal[
+        "initial_state",
+        "same_data",
+        "layout",
+        "forward",
+        "grad_norm",
+        "norm_consistent",
+        "gradients",
+        "update",
+        "replicas",
+        "drift",
+        "control",
+    ]
+]
+Proof = Literal["proven", "unproven"]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+class Evidence(_Model):
+    """What a leg's logs must and must not say, for frameworks that only log which layout they applied."""
+
+    must_match: list[Pattern] = Field(default=[], description="Regular expressions; each must match some line.")
+    must_not_match: list[Pattern] = Field(default=[], description="Regular expressions that no line may match.")
 
 
 class Leg(_Model):
@@ -134,6 +191,7 @@ class Leg(_Model):
     source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = Field(
         default=None, description="Where the metrics are; the recorder's file if not given."
     )
+    evidence: Evidence | None = Field(default=None, description="What the logs must and must not say of the layout.")
 
     def sizes(self) -> Layout:
         """The layout, with 1 for every axis that is not given."""
@@ -155,6 +213,7 @@ class Compare(_Model):
     bounds: BoundsByMetric | None = None
     require: Require | None = Field(default=None, description="Checks without which there is no pass.")
     k: float | None = Field(default=None, ge=1, le=1e6, description="How many times the noise floor is allowed.")
+    layout: Proof | None = Field(default=None, description="unproven: pass though nothing shows the layouts.")
 
 
 class Suite(_Model):
@@ -170,6 +229,7 @@ class Suite(_Model):
     bounds: BoundsByMetric = BoundsByMetric()
     require: Require = []
     k: float = Field(default=8.0, ge=1, le=1e6, description="How many times the noise floor is allowed.")
+    layout: Proof = Field(default="proven", description="unproven: pass though nothing shows the layouts.")
     timeout: Seconds = Field(default=600.0, description="Wall-clock limit of each leg.")
     env: Environment = {}
     cwd: str | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
@@ -188,12 +248,29 @@ class Suite(_Model):
         return self.trainer.command if self.trainer else None
 
 
+def digest(suite: Suite, name: str, device: str) -> str:
+    """What a leg's numbers depend on, as a hash: a leg that was run under another one is another leg."""
+    leg = suite.legs[name]
+    command = suite.command_of(leg)
+    content = {
+        "layout": leg.sizes().sizes(),
+        "ranks": leg.ranks,
+        "runs": command if command is not None else asdict(train_options(suite, leg)),
+        "steps": suite.steps,
+        "seed": suite.seed,
+        "device": device,
+        "env": {**suite.env, **leg.env},
+        "cwd": leg.cwd or suite.cwd,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def train_options(suite: Suite, leg: Leg) -> TrainOptions:
     """The embedded trainer's options for a leg: the suite's, overridden by the leg's."""
     merged: dict[str, Any] = {}
     for trainer in (suite.trainer, leg.trainer):
         if trainer is not None:
-            merged |= trainer.model_dump(exclude_unset=True, exclude={"command"})
+            merged |= trainer.model_dump(exclude={"command"})
     model = merged.pop("embedded", None)
     return TrainOptions(**({"model": model} if model else {}), **merged)
 
@@ -206,7 +283,7 @@ def fill(text: str, values: Mapping[str, object], quote: bool = False) -> str:
             return match[0]
         return shlex.quote(str(values[match[1]])) if quote else str(values[match[1]])
 
-    return _PLACEHOLDER.sub(value, text)
+    return PLACEHOLDER.sub(value, text)
 
 
 def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from parity.document import Problem, suggestion
 from parity.layout import AXES, Layout
-from parity.suite import _PLACEHOLDER, PLACEHOLDERS, Leg, Suite, Trainer, train_options
+from parity.suite import PLACEHOLDER, PLACEHOLDERS, Leg, Suite, Trainer, fill, train_options
 from parity.train.options import problems
 
 __all__ = ["broken_rules"]
@@ -26,6 +26,8 @@ def broken_rules(content: Mapping[str, Any]) -> list[Problem]:
         *_commands(content, ()),
         *(problem for name, leg in legs.items() for problem in _commands(_mapping(leg), ("legs", str(name)))),
         *_layouts(content, legs),
+        *_same_commands(content, legs),
+        *_same_sources(content, legs),
     ]
 
 
@@ -51,28 +53,35 @@ def _comparisons(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterato
 
 
 def _trainers(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
-    suite_trainer = _mapping(content.get("trainer"))
-    yield from _one_trainer(suite_trainer, ("trainer",))
+    shared = _mapping(content.get("trainer"))
+    yield from _one_trainer(shared, ("trainer",))
     for name, value in legs.items():
-        leg = _mapping(value)
+        leg, at = _mapping(value), ("legs", str(name))
         own = _mapping(leg.get("trainer"))
-        yield from _one_trainer(own, ("legs", str(name), "trainer"))
-        given = [leg.get("command"), own.get("command"), own.get("embedded")]
-        if not any(given) and not suite_trainer.get("command") and not suite_trainer.get("embedded"):
+        yield from _one_trainer(own, (*at, "trainer"))
+        if leg.get("command") and (own.get("command") or own.get("embedded")):
+            yield at, "has both `command` and `trainer`: give one"
+        runs_command = leg.get("command") or own.get("command") or (shared.get("command") and not own.get("embedded"))
+        if not runs_command and not shared.get("embedded") and not own.get("embedded"):
             yield (
-                ("legs", str(name)),
+                at,
                 "nothing says what to run: give `trainer:` with `embedded:` or `command:`, here or for the suite",
             )
-        if leg.get("command") and any(given[1:]):
-            yield ("legs", str(name)), "has both `command` and `trainer`: give one"
+        if runs_command and not own.get("command"):
+            yield from _misplaced_options(own, (*at, "trainer"))
 
 
 def _one_trainer(trainer: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[Problem]:
     if trainer.get("command") and trainer.get("embedded"):
         yield at, "has both `embedded` and `command`: give one"
-    options = [key for key in trainer if key not in ("embedded", "command") and key in Trainer.model_fields]
-    if trainer.get("command") and options:
-        yield (*at, options[0]), "is an option of the embedded trainer; a command takes it as an argument"
+    if trainer.get("command"):
+        yield from _misplaced_options(trainer, at)
+
+
+def _misplaced_options(trainer: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[Problem]:
+    for key in trainer:
+        if key not in ("embedded", "command") and key in Trainer.model_fields:
+            yield (*at, key), "is an option of the embedded trainer; a command takes it as an argument"
 
 
 def _commands(holder: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[Problem]:
@@ -88,7 +97,7 @@ def _commands(holder: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[
     ]
     for path, text in texts:
         for part in text if isinstance(text, list) else [text]:
-            for word in _PLACEHOLDER.findall(part) if isinstance(part, str) else []:
+            for word in PLACEHOLDER.findall(part) if isinstance(part, str) else []:
                 if word not in PLACEHOLDERS:
                     yield path, f"nothing fills {{{word}}}{suggestion(word, PLACEHOLDERS)}"
 
@@ -135,3 +144,64 @@ def _misfits(content: Mapping[str, Any], value: object, shape: Layout, at: tuple
             yield tuple(field.split(".")), text
     if _mapping(value).get("nproc", shape.world_size) != shape.world_size:
         yield (*at, "nproc"), f"the embedded trainer runs one rank for each part of the layout, {shape.world_size}"
+
+
+def _filled(content: Mapping[str, Any], name: str, value: object, text: str) -> str:
+    """A text with the leg's placeholders, those that differ for every leg and run left as they are."""
+    sizes = {axis: _mapping(_mapping(value).get("layout")).get(axis, 1) for axis in AXES}
+    ranks = _mapping(value).get("nproc") or Layout(**sizes).world_size
+    return fill(text, {**sizes, "nproc": ranks, "steps": content.get("steps"), "seed": content.get("seed", 1234)})
+
+
+def _runs(content: Mapping[str, Any], name: str, value: object) -> tuple[object, ...] | None:
+    """What a leg's processes would see of its layout; None for the embedded trainer, which always does."""
+    leg, shared = _mapping(value), _mapping(content.get("trainer"))
+    own = _mapping(leg.get("trainer"))
+    command = leg.get("command") or own.get("command") or (None if own.get("embedded") else shared.get("command"))
+    if not command:
+        return None
+    parts = command if isinstance(command, list) else [command]
+    try:
+        filled = [_filled(content, name, value, str(part)) for part in (*parts, leg.get("cwd") or "")]
+    except TypeError:
+        return None
+    return (*filled, repr(sorted(_mapping(leg.get("env")).items(), key=str)))
+
+
+def _same_commands(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Compared legs that claim different layouts and run the very same command."""
+    compare = content.get("compare")
+    for index, item in enumerate(compare if isinstance(compare, list) else []):
+        names = [_mapping(item).get(role) for role in ("baseline", "candidate", "control")]
+        known = [name for name in names if isinstance(name, str) and name in legs]
+        for i, name in enumerate(known):
+            for other in known[:i]:
+                mine, theirs = _mapping(legs[name]).get("layout"), _mapping(legs[other]).get("layout")
+                runs = _runs(content, name, legs[name])
+                if mine != theirs and runs is not None and runs == _runs(content, other, legs[other]):
+                    yield (
+                        ("compare", index),
+                        f"{other} and {name} claim different layouts and run the same command: let it name {{nproc}}"
+                        " or a size such as {tp}, or give a leg its own command or env",
+                    )
+
+
+def _same_sources(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Legs that would write their metrics to one file, so that one leg's could be taken for another's."""
+    seen: dict[object, str] = {}
+    for name, value in legs.items():
+        leg = _mapping(value)
+        source = leg.get("source") or content.get("source")
+        path = source if isinstance(source, str) else _mapping(source).get("file")
+        if not isinstance(path, str) or any(f"{{{word}}}" in path for word in ("out", "leg", "run_id")):
+            continue
+        try:
+            place = (_filled(content, str(name), value, path), leg.get("cwd") or content.get("cwd"))
+        except TypeError:
+            continue
+        if place in seen:
+            yield (
+                ("legs", str(name)),
+                f"its metrics are in the same file as those of {seen[place]}: let `source` name {{out}} or {{leg}}",
+            )
+        seen.setdefault(place, str(name))

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.slow
 # A trainer of somebody else: no recorder, writes its own metrics; what it does wrong is an argument.
 TRAINER = """\
 import json, math, os, sys, time
-out, steps, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "good"
+out, steps, tp = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+mode = sys.argv[4] if len(sys.argv) > 4 else "good"
+print(f"tensor parallel over {tp} ranks" if tp > 1 else "no parallelism", flush=True)
 if mode == "nothing":
     sys.exit(0)
 if mode == "crash":
@@ -49,10 +51,11 @@ def suite(tmp_path: Path, legs: dict[str, Any], control: str | None = None, **mo
     content = {
         "name": "somebody-s",
         "steps": 20,
-        "trainer": {"command": f"{sys.executable} trainer.py {{out}}/metrics.jsonl {{steps}}"},
+        "trainer": {"command": f"{sys.executable} trainer.py {{out}}/metrics.jsonl {{steps}} {{tp}}"},
         "source": "{out}/metrics.jsonl",
         "legs": legs,
         "compare": [compare],
+        "layout": "unproven",
         **more,
     }
     path = tmp_path / "parity.yml"
@@ -61,7 +64,7 @@ def suite(tmp_path: Path, legs: dict[str, Any], control: str | None = None, **mo
 
 
 def command(mode: str, out: str = "{out}/metrics.jsonl") -> dict[str, str]:
-    return {"command": f"{sys.executable} trainer.py {out} {{steps}} {mode}"}
+    return {"command": f"{sys.executable} trainer.py {out} {{steps}} {{tp}} {mode}"}
 
 
 def result_of(folder: Path) -> dict[str, Any]:
@@ -175,6 +178,48 @@ def test_somebody_s_trainer_by_a_command(tmp_path: Path) -> None:
     result = result_of(tmp_path / "out")
     assert [leg["format"] for leg in result["legs"]] == ["jsonl"] * 3
     assert "assumed" in result["comparisons"][0]["profile_reason"]
+
+
+def test_a_layout_that_only_the_log_shows(tmp_path: Path) -> None:
+    shown = {"must_match": ["tensor parallel over 3"], "must_not_match": ["no parallelism"]}
+    legs = {"tp1": {}, "tp3": {"layout": {"tp": 3}, "evidence": shown}}
+    path = suite(tmp_path, legs, layout="proven")
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    layout = next(
+        one for one in result_of(tmp_path / "out")["comparisons"][0]["outcomes"] if one["check"] == "layout"
+    )
+    assert "tp3 by its log: tensor parallel over 3 ranks" in layout["reason"]
+    legs["tp3"] |= {"command": f"{sys.executable} trainer.py {{out}}/metrics.jsonl {{steps}} 1"}
+    done = parity("run", suite(tmp_path, legs, layout="proven"), "--out", tmp_path / "out")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "tp3: its log never says 'tensor parallel over 3'" in done.stdout
+
+
+def test_layouts_that_nothing_shows_are_inconclusive(tmp_path: Path) -> None:
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}}}, layout="proven")
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == 3
+    assert "nothing shows that tp3 ran under the layout asked for" in done.stdout
+
+
+@pytest.mark.parametrize("mode", ["nothing", "crash"])
+def test_an_earlier_run_s_metrics_are_not_taken_for_a_leg_that_wrote_none(tmp_path: Path, mode: str) -> None:
+    legs = {"tp1": {}, "tp3": {"layout": {"tp": 3}}}
+    assert parity("run", suite(tmp_path, legs), "--out", tmp_path / "out").returncode == 0
+    # The same command, which now does nothing.
+    (tmp_path / "trainer.py").write_text(f"mode = {mode!r}\nif mode == 'crash': raise ValueError('late')\n")
+    done = parity("run", tmp_path / "parity.yml", "--only", "tp3", "--out", tmp_path / "out")
+    assert done.returncode == 4, done.stdout
+
+
+def test_a_leg_that_ran_under_another_suite_is_not_taken_for_today_s(tmp_path: Path) -> None:
+    legs: dict[str, Any] = {"tp1": {}, "tp3": {"layout": {"tp": 3}}}
+    assert parity("run", suite(tmp_path, legs), "--out", tmp_path / "out").returncode == 0
+    legs["tp3"]["layout"]["tp"] = 5
+    done = parity("run", suite(tmp_path, legs), "--only", "tp1", "--out", tmp_path / "out")
+    assert done.returncode == 3, done.stdout
+    assert "tp3 not run: its layout, command, steps, seed, device or environment were others" in done.stdout
 
 
 @pytest.mark.parametrize(

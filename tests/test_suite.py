@@ -123,6 +123,16 @@ compare:
         ({"bounds": {"los": {}}}, "bounds.los: unknown key; did you mean 'loss'?"),
         ({"profile": "fp8"}, "profile: must be 'auto', 'fp32-cpu', 'fp32-gpu' or 'bf16', not 'fp8'"),
         ({"timeout": 0}, "timeout: must be greater than 0"),
+        ({"trainer": {"command": "train.py"}}, "tp1 and tp3 claim different layouts and run the same command"),
+        (
+            {"trainer": {"command": "train.py {tp}"}, "source": "metrics.jsonl"},
+            "legs.tp3: its metrics are in the same file as those of tp1",
+        ),
+        (
+            {"trainer": {"command": "t {tp}"}, "legs": {"tp1": {}, "tp3": {"trainer": {"lr": 5}}}},
+            "legs.tp3.trainer.lr: is an option of the embedded trainer",
+        ),
+        ({"legs": {"tp1": {}, "tp3": {"evidence": {"must_match": ["("]}}}}, "must be a regular expression"),
         ({"steps": "many"}, "steps: must be a valid integer"),
         ({"name": ""}, "name: "),
     ],

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 from parity.checks.profiles import Bound, Profile
 from parity.curves.curve import Curve, LegCurves
+from parity.layout import Layout
+from parity.records.record import LegRecords
 
-__all__ = ["DEFAULT_K", "JUDGED", "Comparison", "Gap", "Leg", "gap_between"]
+__all__ = ["DEFAULT_K", "JUDGED", "Comparison", "Gap", "Leg", "LogEvidence", "gap_between"]
 
-# The metrics that checks judge; others are only shown.
+# The metrics that checks judge against bounds. `same_data` compares `lr`; of others a passing summary says that they
+# were not judged.
 JUDGED = ("loss", "grad_norm")
 
 # Measured over 90 injected faults and 12 clean runs in fp32: with 8 every fault is caught and no clean run fails;
@@ -20,12 +23,38 @@ JUDGED = ("loss", "grad_norm")
 DEFAULT_K = 8.0
 
 
+@dataclass(frozen=True)
+class LogEvidence:
+    """What a leg's logs say of its layout, by the patterns that the suite gives.
+
+    Attributes:
+        found: patterns that must match and do, with the line that did.
+        missing: patterns that must match and do not.
+        forbidden: patterns that must not match and do, with the line.
+    """
+
+    found: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+    forbidden: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """A leg under the name that a report calls it by."""
+    """A leg under the name that a report calls it by.
+
+    Attributes:
+        name: the leg.
+        curves: what it logged.
+        layout: the layout that was asked for; None for a log that nobody said anything about.
+        records: what its ranks recorded beyond curves, if anything.
+        evidence: what its logs say of its layout, if the suite gives patterns.
+    """
 
     name: str
     curves: LegCurves
+    layout: Layout | None = None
+    records: LegRecords | None = None
+    evidence: LogEvidence | None = None
 
     def curve(self, metric: str) -> Curve | None:
         """The leg's curve of a metric, or None if it has none."""
@@ -74,6 +103,10 @@ class Gap:
         """Size of the relative difference; NaN where either value is not finite."""
         return np.abs(self.signed)
 
+    def first(self) -> "Gap":
+        """The same at the first common step alone."""
+        return Gap(self.metric, self.steps[:1], self.baseline[:1], self.other[:1], self.resolution[:1])
+
 
 def gap_between(metric: str, baseline: Leg, other: Leg) -> Gap | None:
     """The gap at common steps, or None if either leg lacks the metric or they share no step."""
@@ -98,6 +131,7 @@ class Comparison:
         expected_steps: int64 (n,), the steps that every leg must have; None if nobody said.
         required: checks that must run whatever the legs hold, beside those whose input exists.
         k: how many times the noise floor is allowed.
+        layout_unproven: the suite says in so many words that nothing will show the layouts.
     """
 
     baseline: Leg
@@ -107,6 +141,7 @@ class Comparison:
     expected_steps: NDArray[np.int64] | None = None
     required: frozenset[str] = field(default_factory=frozenset)
     k: float = DEFAULT_K
+    layout_unproven: bool = False
 
     def legs(self) -> Iterator[Leg]:
         """Baseline, candidate and, if there is one, control."""

@@ -24,6 +24,10 @@ def check(comparison: Comparison) -> Outcome:
         both = np.intersect1d(left, right)
         if both.size:
             shared.append(f"both legs have {_where(metric, both)}")
+        if comparison.control is not None:
+            theirs = np.setdiff1d(_bad_steps(comparison.control, metric), np.union1d(left, right))
+            if theirs.size:
+                shared.append(f"the control {comparison.control.name} has {_where(metric, theirs)}")
     if one_sided:
         return Outcome("finite", Kind.PARITY, Status.FAIL, "; ".join(one_sided + shared))
     if shared:

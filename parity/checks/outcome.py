@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Kind", "MetricGap", "Outcome", "Status", "Verdict"]
+__all__ = ["Kind", "MetricGap", "Outcome", "ParameterGap", "Status", "Verdict"]
 
 
 class Status(StrEnum):
@@ -78,6 +78,37 @@ class MetricGap:
 
 
 @dataclass(frozen=True)
+class ParameterGap:
+    """One parameter's gradient or update in two legs, estimated from its sketches.
+
+    Attributes:
+        name, group: the parameter, and the kind of parameter it is.
+        step: the step.
+        distance: L2 norm of the difference, over that of the baseline.
+        ratio: exact norm in the candidate over that in the baseline.
+        cosine: of the angle between the two.
+        share: part of the whole model's squared error.
+        allowed: distance that was allowed.
+        times_floor: distance in units of the control's; None without a control.
+    """
+
+    name: str
+    group: str
+    step: int
+    distance: float
+    ratio: float
+    cosine: float
+    share: float
+    allowed: float
+    times_floor: float | None = None
+
+    @property
+    def times_allowed(self) -> float:
+        """Distance in units of what was allowed."""
+        return self.distance / self.allowed if self.allowed else (float("inf") if self.distance else 0.0)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """One check's answer.
 
@@ -89,6 +120,8 @@ class Outcome:
         required: whether the verdict may be `pass` without it.
         gaps: the numbers, by metric.
         warnings: what weakens the answer without changing it.
+        parameters: the parameters furthest out, worst first.
+        shares: by group of parameters, its part of the whole model's squared error.
     """
 
     check: str
@@ -98,6 +131,8 @@ class Outcome:
     required: bool = True
     gaps: tuple[MetricGap, ...] = ()
     warnings: tuple[str, ...] = ()
+    parameters: tuple[ParameterGap, ...] = ()
+    shares: tuple[tuple[str, float], ...] = ()
 
     @property
     def verdict(self) -> Verdict:

@@ -7,11 +7,12 @@ under `tests/data/logs`, and `tests/checks/test_real_logs.py` holds the profile 
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PROFILES", "Bound", "Profile", "with_bounds"]
+__all__ = ["PROFILES", "Bound", "ParameterBound", "Profile", "with_bounds"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class Bound:
         steady_steps: up to this many updates `rtol` holds as it is; beyond, it grows, because rounding is
             amplified by training. 0 means that it never grows.
         growth: exponent of that growth.
-        explicit: a person wrote the bound, so no measured noise widens it.
+        grown_by: after so many updates it grows no further: nobody measured longer runs.
+        explicit: a person wrote `rtol` or `atol`, so no measured noise widens them.
+        mean_explicit: the same for `mean_rtol`.
     """
 
     first_rtol: float
@@ -35,13 +38,15 @@ class Bound:
     atol: float = 0.0
     steady_steps: int = 0
     growth: float = 0.0
+    grown_by: int = 500
     explicit: bool = False
+    mean_explicit: bool = False
 
     def factor(self, updates: NDArray[np.int64]) -> NDArray[np.float64]:
         """How far `rtol` has grown after so many updates: float64, shape of `updates`, at least 1."""
         if not self.steady_steps:
             return np.ones(updates.shape)
-        return np.maximum(1.0, updates / self.steady_steps) ** self.growth
+        return np.maximum(1.0, np.minimum(updates, self.grown_by) / self.steady_steps) ** self.growth
 
     def allowed(self, updates: NDArray[np.int64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
         """Absolute gap allowed at each step.
@@ -58,6 +63,24 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class ParameterBound:
+    """Relative L2 distance allowed per parameter.
+
+    Attributes:
+        first: at the first step.
+        later: at later steps, after updates.
+        widest: measured noise widens `first` no further than this.
+        median: for the median parameter at the first step, which no single noisy parameter moves; None if `first` is
+            tight enough by itself.
+    """
+
+    first: float
+    later: float
+    widest: float
+    median: float | None = None
+
+
+@dataclass(frozen=True)
 class Profile:
     """Bounds by metric, and the least that a noise floor can be.
 
@@ -66,17 +89,32 @@ class Profile:
         epsilon: machine epsilon of the training dtype (2^-23 for fp32, 2^-7 for bf16).
         floor_epsilons: the noise floor is never taken to be less than this multiple of `epsilon` at a value.
         bounds: by metric.
+        gradient, update: per parameter.
+        norm_rtol: relative, between the logged gradient norm and the norm of the gradients.
     """
 
     name: str
     epsilon: float
     floor_epsilons: float
     bounds: dict[str, Bound]
+    gradient: ParameterBound
+    update: ParameterBound
+    norm_rtol: float
 
 
 # How rounding grows with training in fp32: a DeepSpeed AutoTP 3 run was 4e-7 from its baseline after 50 steps and
 # 2.2e-4 after 500, hence an exponent of log10(2.2e-4 / 4e-7) = 2.7.
 _GROWTH = 2.7
+
+# Correct layouts in fp32 are 1e-6 apart per parameter (toy models) to 1.3e-3 (context parallel, Automodel#3243). Adam
+# divides each element by its own size, so elements whose gradient is nothing but rounding get an update that is too:
+# hyper-connections of the first layer, whose streams are still equal, were 8e-2 apart in the embedded DeepSeek-V4
+# with gradients 8e-6 apart, while the median parameter was 2e-5.
+_FP32: dict[str, Any] = {
+    "gradient": ParameterBound(first=1e-4, later=1e-2, widest=2e-3),
+    "update": ParameterBound(first=1.5e-1, later=3e-1, widest=3e-1, median=1e-3),
+    "norm_rtol": 1e-5,
+}
 
 PROFILES = {
     profile.name: profile
@@ -94,6 +132,7 @@ PROFILES = {
                 # Correct: first 1.2e-7, later 1.8e-5, signed mean 1.6e-6. Bugs: first 1.7e-5, later 1.8e-4.
                 "grad_norm": Bound(first_rtol=1e-5, rtol=1e-4, mean_rtol=2e-5, steady_steps=50, growth=_GROWTH),
             },
+            **_FP32,
         ),
         Profile(
             name="fp32-gpu",
@@ -105,6 +144,7 @@ PROFILES = {
                 "loss": Bound(first_rtol=1e-6, rtol=1e-3, mean_rtol=2.5e-4, steady_steps=100, growth=_GROWTH),
                 "grad_norm": Bound(first_rtol=1e-5, rtol=5e-3, mean_rtol=1.25e-3, steady_steps=100, growth=_GROWTH),
             },
+            **_FP32,
         ),
         Profile(
             name="bf16",
@@ -118,6 +158,10 @@ PROFILES = {
                 "loss": Bound(first_rtol=1e-3, rtol=5e-3, mean_rtol=1.25e-3, steady_steps=50, growth=1.0),
                 "grad_norm": Bound(first_rtol=5e-3, rtol=5e-2, mean_rtol=1.25e-2, steady_steps=50, growth=1.0),
             },
+            # Correct in bf16: up to 0.11 per parameter (experts, Automodel#3243).
+            gradient=ParameterBound(first=5e-2, later=3e-1, widest=2e-1),
+            update=ParameterBound(first=5e-1, later=1.0, widest=1.0, median=1e-1),
+            norm_rtol=1e-2,
         ),
     )
 }
@@ -134,16 +178,16 @@ def with_bounds(
 ) -> Profile:
     """The profile with a person's bounds for one metric; what is not given stays the profile's.
 
-    A given `rtol` does not grow and is not widened by measured noise. The signed mean is then held to a quarter
-    of it, the ratio that the profiles have.
+    What a person gives neither grows nor gives way to measured noise. With `rtol` given and `mean_rtol` not, the
+    signed mean is held to a quarter of it, as the profiles hold the loss.
     """
     bound = profile.bounds.get(metric, profile.bounds["loss"])
     if rtol is not None:
-        bound = replace(bound, rtol=rtol, mean_rtol=rtol / 4, steady_steps=0, growth=0.0, explicit=True)
+        bound = replace(bound, rtol=rtol, mean_rtol=rtol / 4, steady_steps=0, explicit=True, mean_explicit=True)
     if atol is not None:
         bound = replace(bound, atol=atol, explicit=True)
     if first_rtol is not None:
         bound = replace(bound, first_rtol=first_rtol)
     if mean_rtol is not None:
-        bound = replace(bound, mean_rtol=mean_rtol)
+        bound = replace(bound, mean_rtol=mean_rtol, mean_explicit=True)
     return replace(profile, bounds={**profile.bounds, metric: bound})

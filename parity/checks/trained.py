@@ -14,7 +14,7 @@ _LEAST_SPREAD = 1e-5
 
 def check(comparison: Comparison) -> Outcome:
     """Fail where a leg's gradient norm or learning rate is zero, or its loss does not move."""
-    legs = (comparison.baseline, comparison.candidate)
+    legs = tuple(comparison.legs())
     problems = [problem for leg in legs for problem in _problems(leg)]
     if problems:
         return Outcome("trained", Kind.COMPARABILITY, Status.FAIL, "; ".join(problems))

@@ -52,4 +52,7 @@ def _closest(outcomes: Sequence[Outcome]) -> str:
 def _scope(comparison: Comparison) -> str:
     """What the verdict does not speak of."""
     metrics = comparison.metrics()
-    return "; loss only" if metrics == ("loss",) else ""
+    words = "; loss only" if metrics == ("loss",) else ""
+    known = {*metrics, "lr"}
+    others = [m for m in comparison.baseline.curves.curves if m not in known and comparison.candidate.curve(m)]
+    return words + (f"; not judged: {', '.join(others)}" if others else "")

@@ -11,8 +11,10 @@ def number(value: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """`1 step`, `2 steps`, `2 batches`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch')) else 's'}"
 
 
 def spans(steps: Iterable[int], limit: int = 4) -> str:

@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parity.allowed import profile_of
 from parity.checks import run_checks
 from parity.checks.comparison import Comparison
 from parity.checks.outcome import Outcome, Status, Verdict
 from parity.checks.profiles import PROFILES, with_bounds
 from parity.checks.verdict import of_outcomes, summary
 from parity.curves.curve import Resolution
+from parity.suite import Bounds, BoundsByMetric
 from tests.drawing import LOSS, NORM, compare, curve, leg, noisy
 
 BASE = leg("tp1", loss=LOSS, grad_norm=NORM)
@@ -64,13 +66,79 @@ def test_gradient_norm_wrong_by_a_constant_fails_though_the_loss_is_equal() -> N
 
 
 def test_a_profile_gives_way_to_measured_noise_after_the_first_step() -> None:
-    noise = 1e-3
+    noise = 1e-4
     candidate = leg("tp3", loss=noisy(LOSS, noise, 1), grad_norm=noisy(NORM, noise, 2))
     control = leg("tp4", loss=noisy(LOSS, noise, 3), grad_norm=noisy(NORM, noise, 4))
     assert verdict(compare(BASE, candidate, steps=20)) is Verdict.FAIL
     comparison = compare(BASE, candidate, control, steps=20)
     assert verdict(comparison) is Verdict.PASS
     assert "the control tp4 is itself" in outcome(comparison, "loss").warnings[0]
+
+
+def test_a_control_far_beyond_the_profile_proves_nothing_for_it_may_carry_the_same_bug() -> None:
+    later = np.arange(20) > 0
+    for factor in (1.001, 1.3):
+        wrong = [leg(n, loss=np.where(later, LOSS * factor, LOSS), grad_norm=NORM) for n in ("tp3", "tp4")]
+        comparison = compare(BASE, *wrong, steps=20)
+        assert verdict(comparison) is Verdict.INCONCLUSIVE
+        assert "or both carry the same bug" in outcome(comparison, "loss").reason
+        assert verdict(compare(BASE, wrong[0], steps=20)) is Verdict.FAIL
+
+
+def test_a_control_that_is_dead_or_nan_is_no_control() -> None:
+    good = leg("tp3", loss=LOSS, grad_norm=NORM)
+    flat = leg("tp4", loss=np.full(20, 6.0), grad_norm=NORM, lr=np.zeros(20))
+    partly = leg("tp4", loss=np.where(np.arange(20) > 2, np.nan, LOSS), grad_norm=NORM)
+    for control in (flat, partly):
+        assert verdict(compare(BASE, good, control, steps=20)) is Verdict.INCONCLUSIVE
+
+
+def test_a_value_near_zero_does_not_poison_the_noise_floor_of_all_later_steps() -> None:
+    loss = LOSS.copy()
+    loss[2] = 1e-9
+    control, candidate = loss.copy(), loss.copy()
+    control[2] += 1e-7
+    candidate[10:] *= 1.5
+    comparison = compare(leg("a", loss=loss), leg("b", loss=candidate), leg("c", loss=control), steps=20)
+    assert outcome(comparison, "control").status is Status.FAIL
+    assert verdict(comparison) is Verdict.FAIL
+
+
+def test_a_gap_that_the_printed_spacing_may_have_made_is_neither_within_nor_beyond() -> None:
+    printed = Resolution(decimals=4, significant=5)
+    profile = with_bounds(PROFILES["fp32-cpu"], "loss", rtol=2.5e-5, first_rtol=2.5e-5, mean_rtol=1e-3)
+    a = leg("a", curve("loss", np.round(LOSS, 4), resolution=printed))
+    for gap, status in ((0.0001, Status.PASS), (0.0002, Status.NOT_RUN), (0.0004, Status.FAIL)):
+        other = np.round(LOSS, 4)
+        other[5] += gap
+        b = leg("b", curve("loss", other, resolution=printed))
+        assert outcome(compare(a, b, profile=profile), "loss").status is status
+
+
+def test_a_person_s_mean_bound_alone_neither_grows_nor_gives_way() -> None:
+    profile = with_bounds(PROFILES["fp32-cpu"], "loss", mean_rtol=1e-8)
+    candidate = leg("tp3", loss=LOSS * (1 + 1e-6 * (np.arange(20) > 0)), grad_norm=NORM)
+    control = leg("tp4", loss=noisy(LOSS, 1e-5, 3), grad_norm=NORM)
+    assert outcome(compare(BASE, candidate, control, profile=profile), "drift").status is Status.FAIL
+
+
+def test_bounds_of_a_comparison_and_of_its_suite_are_merged_number_by_number() -> None:
+    suite = BoundsByMetric(loss=Bounds(mean_rtol=1e-6, rtol=1e-4))
+    merged = profile_of("fp32-cpu", suite, BoundsByMetric(loss=Bounds(rtol=1e-3))).bounds["loss"]
+    assert (merged.rtol, merged.mean_rtol) == (1e-3, 1e-6)
+
+
+def test_a_bound_does_not_grow_beyond_the_steps_that_anybody_measured() -> None:
+    steps = np.arange(5000)
+    loss = 6 - steps / 2000
+    wrong = np.where(steps >= 3000, loss * 1.5, loss)
+    assert verdict(compare(leg("a", loss=loss), leg("b", loss=wrong), steps=5000)) is Verdict.FAIL
+
+
+def test_a_metric_that_a_person_named_and_nobody_judges_is_said_not_to_be_judged() -> None:
+    legs = [leg(name, loss=LOSS, grad_norm=NORM, aux_loss=LOSS * f) for name, f in (("a", 1), ("b", 2))]
+    comparison = compare(*legs, steps=20)
+    assert summary(comparison, run_checks(comparison)).endswith("; not judged: aux_loss.")
 
 
 def test_a_person_s_bound_never_gives_way_to_measured_noise() -> None:
@@ -110,7 +178,10 @@ def test_a_spike_that_the_control_shows_at_the_same_step_belongs_to_the_trajecto
     candidate_loss[14] = LOSS[14] * (1 + 2.5e-3)
     control_loss[14] = LOSS[14] * (1 - 2.7e-3)
     comparison = compare(
-        BASE, leg("tp3", loss=candidate_loss, grad_norm=NORM), leg("tp4", loss=control_loss, grad_norm=NORM)
+        BASE,
+        leg("tp3", loss=candidate_loss, grad_norm=NORM),
+        leg("tp4", loss=control_loss, grad_norm=NORM),
+        profile=PROFILES["fp32-gpu"],
     )
     assert outcome(comparison, "control").status is Status.PASS
     assert (
@@ -187,7 +258,7 @@ def test_a_bound_finer_than_the_log_prints_is_not_run_and_says_what_to_do() -> N
     assert verdict(comparison) is Verdict.INCONCLUSIVE
     forward = outcome(comparison, "forward")
     assert forward.status is Status.NOT_RUN
-    assert "prints the loss in steps of 0.0001" in forward.reason
+    assert "prints loss in steps of 0.0001" in forward.reason
     coarse = with_bounds(PROFILES["fp32-cpu"], "loss", rtol=1e-3, first_rtol=1e-4)
     assert verdict(compare(*legs, steps=20, profile=coarse)) is Verdict.PASS
 
@@ -218,10 +289,29 @@ def test_verdicts_do_not_depend_on_the_scale_of_the_loss(scale: float, gap: floa
         assert verdicts[0] is verdicts[1]
 
 
+@given(
+    values=st.lists(st.floats(0.1, 10) | st.just(np.nan), min_size=2, max_size=8),
+    noise=st.lists(st.sampled_from([0.0, 1e-8, 1e-5, 1e-2, np.nan]), min_size=8, max_size=8),
+    cut=st.integers(0, 8),
+    with_control=st.booleans(),
+)
+def test_pass_means_every_step_there_finite_and_near(
+    values: list[float], noise: list[float], cut: int, with_control: bool
+) -> None:
+    base = np.array(values)
+    other = (base * (1 + np.array(noise[: len(values)])))[: cut or None]
+    control = leg("c", loss=base * (1 + 1e-7 * np.arange(len(values)))) if with_control else None
+    comparison = compare(leg("a", loss=base), leg("b", loss=other), control, steps=len(values))
+    if verdict(comparison) is Verdict.PASS:
+        assert other.size == base.size
+        assert np.isfinite(base).all()
+        assert np.isfinite(other).all()
+        allowed = np.where(np.arange(base.size) == 0, 1e-6, 2e-5 if not with_control else 32 * 2e-5)
+        assert (np.abs(other - base) <= allowed * np.abs(base) * (1 + 1e-9)).all()
+
+
 @given(values=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=12))
 def test_no_values_make_a_check_raise(values: list[float]) -> None:
     for control in (None, leg("c", loss=values[::-1])):
         comparison = compare(leg("a", loss=values), leg("b", loss=sorted(values)), control, steps=len(values))
-        outcomes = run_checks(comparison)
-        assert of_outcomes(outcomes) in Verdict
-        assert summary(comparison, outcomes)
+        assert summary(comparison, run_checks(comparison))

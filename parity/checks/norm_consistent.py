@@ -1,0 +1,95 @@
+"""Does the logged gradient norm equal the norm of the gradients, and is it the same on every rank?"""
+
+from parity.checks.comparison import Comparison, Leg
+from parity.checks.outcome import Kind, Outcome, Status
+from parity.checks.words import number, plural
+
+__all__ = ["check"]
+
+
+def check(comparison: Comparison) -> Outcome:
+    """Recompute each step's norm from the recorded norms of all parts, every replica counted once.
+
+    A norm of the local shard, or one that counts replicas several times, looks fine in the log of each rank.
+    """
+    legs = [leg for leg in (comparison.baseline, comparison.candidate) if _usable(leg)]
+    if not legs:
+        reason = "no leg recorded both gradients and a logged gradient norm"
+        return Outcome("norm_consistent", Kind.PARITY, Status.NOT_RUN, reason, required=False)
+    problems: list[str] = []
+    clipped: list[str] = []
+    worst = 0.0
+    for leg in legs:
+        differing = _across_ranks(leg, comparison.profile.norm_rtol)
+        recomputed, after_clipping, largest = _recomputed(leg, comparison.profile.norm_rtol)
+        problems += differing + recomputed
+        clipped += after_clipping
+        worst = max(worst, largest)
+    if problems:
+        return Outcome("norm_consistent", Kind.PARITY, Status.FAIL, "; ".join(problems))
+    if clipped:
+        return Outcome("norm_consistent", Kind.PARITY, Status.NOT_RUN, "; ".join(clipped))
+    reason = f"logged and recomputed norms differ by at most {number(worst)} relative, on every rank alike"
+    return Outcome("norm_consistent", Kind.PARITY, Status.PASS, reason)
+
+
+def _usable(leg: Leg) -> bool:
+    records = leg.records
+    return (
+        records is not None and records.has_model and any(r.grad_norms for r in records.ranks) and bool(_steps(leg))
+    )
+
+
+def _steps(leg: Leg) -> list[int]:
+    assert leg.records is not None
+    return sorted(set.intersection(*(set(rank.gradients) for rank in leg.records.ranks)))
+
+
+def _across_ranks(leg: Leg, rtol: float) -> list[str]:
+    """Ranks that log another norm than rank 0 does."""
+    assert leg.records is not None
+    logged = [rank for rank in leg.records.ranks if rank.grad_norms]
+    first = logged[0]
+    for step, norm in sorted(first.grad_norms.items()):
+        for rank in logged[1:]:
+            other = rank.grad_norms.get(step)
+            if other is not None and abs(other - norm) > rtol * abs(norm):
+                return [
+                    f"{leg.name}: rank {rank.rank} logs a gradient norm of {number(other)} at step {step},"
+                    f" rank {first.rank} {number(norm)}"
+                ]
+    return []
+
+
+def _recomputed(leg: Leg, rtol: float) -> tuple[list[str], list[str], float]:
+    """Steps whose logged norm is not that of the gradients; the same where clipping explains it; the largest gap."""
+    assert leg.records is not None
+    logged = leg.records.ranks[0].grad_norms
+    wrong, clipped, worst = [], [], 0.0
+    for step in _steps(leg):
+        if step not in logged:
+            continue
+        norm = sum(one**2 for one in leg.records.norms("gradients", step).values()) ** 0.5
+        gap = abs(logged[step] - norm) / norm if norm else float(logged[step] != 0)
+        worst = max(worst, gap)
+        if gap <= rtol:
+            continue
+        read = leg.records.ranks[0].gradients[step].read
+        if read == "at the optimizer step" and norm < logged[step]:
+            clipped.append(step)
+        else:
+            wrong.append((step, logged[step], norm))
+    problems, unclear = [], []
+    if wrong:
+        step, told, norm = wrong[0]
+        ratio = told / norm if norm else float("inf")
+        problems.append(
+            f"{leg.name}: logs a gradient norm of {number(told)} at step {step}, its gradients have {number(norm)}"
+            f" (ratio {ratio:.4g}; {plural(len(wrong), 'step')})"
+        )
+    if clipped:
+        unclear.append(
+            f"{leg.name}: gradients were read after clipping ({plural(len(clipped), 'step')}): call"
+            " recorder.gradients() before it"
+        )
+    return problems, unclear, worst

@@ -1,0 +1,73 @@
+"""Are parameters that several ranks hold still bitwise equal after each step?"""
+
+from collections import defaultdict
+
+from parity.checks.comparison import Comparison, Leg
+from parity.checks.outcome import Kind, Outcome, Status
+from parity.checks.words import plural
+
+__all__ = ["check"]
+
+
+def check(comparison: Comparison) -> Outcome:
+    """Compare the state hashes of every part that more than one rank holds, at every step that took them.
+
+    No tolerance: replicas that start equal and get the same update stay equal to the last bit.
+    """
+    legs = [leg for leg in (comparison.baseline, comparison.candidate) if leg.records and leg.records.has_model]
+    required = bool(legs)
+    problems: list[str] = []
+    compared = 0
+    for leg in legs:
+        problem, count = _leg(leg)
+        problems += problem
+        compared += count
+    if problems:
+        return Outcome("replicas", Kind.PARITY, Status.FAIL, "; ".join(problems), required)
+    if len(legs) < 2:
+        reason = (
+            "no leg recorded what its ranks hold" if not legs else f"only {legs[0].name} recorded what its ranks hold"
+        )
+        return Outcome("replicas", Kind.PARITY, Status.NOT_RUN, reason, required)
+    if not compared:
+        replicated = any(
+            len(holders) > len(leg.records.distinct[name])
+            for leg in legs
+            if leg.records
+            for name, holders in leg.records.holders.items()
+        )
+        if replicated:
+            return Outcome("replicas", Kind.PARITY, Status.NOT_RUN, "no hashes were taken after any step", required)
+        return Outcome("replicas", Kind.PARITY, Status.PASS, "no rank holds what another holds", required)
+    reason = f"{plural(compared, 'comparison')} of replicas after steps, all bitwise equal"
+    return Outcome("replicas", Kind.PARITY, Status.PASS, reason, required)
+
+
+def _leg(leg: Leg) -> tuple[list[str], int]:
+    """The first step at which replicas differ, and how many comparisons were made."""
+    assert leg.records is not None
+    compared = 0
+    differing: dict[int, list[str]] = defaultdict(list)
+    for name, holders in leg.records.holders.items():
+        by_box = defaultdict(list)
+        for rank, part in holders:
+            by_box[part.box].append(rank)
+        for ranks in by_box.values():
+            if len(ranks) < 2:
+                continue
+            common = set.intersection(*(set(rank.updates) for rank in ranks))
+            for step in sorted(common):
+                taken = [rank.updates[step].hashes for rank in ranks]
+                hashes = [one[rank.index[name]] if one else None for one, rank in zip(taken, ranks, strict=True)]
+                if any(one is None for one in hashes):
+                    continue
+                compared += 1
+                if len(set(hashes)) > 1:
+                    odd = [rank.rank for rank, one in zip(ranks, hashes, strict=True) if one != hashes[0]]
+                    differing[step].append(f"{name} (rank {ranks[0].rank} against {', '.join(map(str, odd))})")
+    if not differing:
+        return [], compared
+    step = min(differing)
+    names = differing[step]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return [f"{leg.name}: after step {step} replicas differ of {', '.join(names[:3])}{more}"], compared

@@ -1,0 +1,232 @@
+"""What the recorder left beyond curves: the parts that each rank holds, and their fingerprints. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SLOTS", "Batch", "Fingerprints", "LegRecords", "OptimizerGroup", "Part", "RankRecord"]
+
+# Numbers in a sketch; see `parity.record.fingerprint`.
+SLOTS = 64
+
+_MODULUS = 1 << 64
+
+
+@dataclass(frozen=True)
+class Part:
+    """The box of one parameter or buffer that one rank holds.
+
+    Attributes:
+        name: model-wide.
+        shape: of the whole tensor.
+        start, stop: the box, per dimension.
+        dtype: of the values, as torch names it.
+        split: by dimension, the mesh axis that cut it, where the recorder knows.
+        trainable: whether it gets a gradient.
+        hash: state hash of the box before the first step.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+    dtype: str
+    split: Mapping[int, str] = field(default_factory=dict)
+    trainable: bool = True
+    hash: int = 0
+
+    @property
+    def box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Start and stop: what two ranks have in common if they hold the same."""
+        return self.start, self.stop
+
+    @property
+    def size(self) -> int:
+        """Elements in the box."""
+        return int(np.prod([b - a for a, b in zip(self.start, self.stop, strict=True)], dtype=np.int64))
+
+    @property
+    def whole_size(self) -> int:
+        """Elements in the whole tensor."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Fingerprints:
+    """Gradients or updates of one rank's parts at one step, in the order of its parameters.
+
+    Attributes:
+        norms: float64 (P,), L2 norm of each part; NaN where there was none.
+        sketch: float64 (P, 64), or None at steps that are not sketched.
+        read: when gradients were read.
+        estimated: whether the norms are estimates from the sketch.
+        hashes: state hash of each part after the step, or None where it was not taken.
+    """
+
+    norms: NDArray[np.float64]
+    sketch: NDArray[np.float64] | None = None
+    read: str = ""
+    estimated: bool = False
+    hashes: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one rank trained on at one step.
+
+    Attributes:
+        hash: sum modulo 2^64 of the hashes of its samples.
+        samples: how many.
+        micro_batches: in how many pieces, or None if it was not said.
+    """
+
+    hash: int
+    samples: int
+    micro_batches: int | None = None
+
+
+@dataclass(frozen=True)
+class OptimizerGroup:
+    """One parameter group, with its optimizer's class among the settings.
+
+    Attributes:
+        settings: numbers, booleans and text by name.
+        parameters: names.
+        state_step: steps that the optimizer says it had made before the first.
+    """
+
+    settings: Mapping[str, object]
+    parameters: tuple[str, ...]
+    state_step: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class RankRecord:
+    """One rank's file.
+
+    Attributes:
+        rank, world_size: its place, and of how many.
+        coordinates: its place on each axis; empty if it was not said.
+        parameters, buffers: what it holds; empty if only curves were recorded.
+        optimizer: its parameter groups.
+        rng: hash of the random state before the first step.
+        layers: the layers it owns, where said.
+        experts: the experts it owns, by module, where said.
+        gradients, updates, batches: by step.
+        grad_norms: by step, as this rank logged it.
+        has_model: whether the file describes a model at all.
+    """
+
+    rank: int
+    world_size: int
+    coordinates: Mapping[str, int] = field(default_factory=dict)
+    parameters: tuple[Part, ...] = ()
+    buffers: tuple[Part, ...] = ()
+    optimizer: tuple[OptimizerGroup, ...] = ()
+    rng: str = ""
+    layers: tuple[int, ...] | None = None
+    experts: Mapping[str, tuple[int, ...]] | None = None
+    gradients: Mapping[int, Fingerprints] = field(default_factory=dict)
+    updates: Mapping[int, Fingerprints] = field(default_factory=dict)
+    batches: Mapping[int, Batch] = field(default_factory=dict)
+    grad_norms: Mapping[int, float] = field(default_factory=dict)
+    has_model: bool = False
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Place of each parameter in the arrays, by name."""
+        return {part.name: at for at, part in enumerate(self.parameters)}
+
+
+Holders = Sequence[tuple[RankRecord, Part]]
+
+
+@dataclass(frozen=True, eq=False)
+class LegRecords:
+    """All ranks of a leg.
+
+    Attributes:
+        ranks: in order; every rank that left a file.
+    """
+
+    ranks: tuple[RankRecord, ...]
+
+    @property
+    def has_model(self) -> bool:
+        """Whether every rank described what it holds."""
+        return bool(self.ranks) and all(rank.has_model for rank in self.ranks)
+
+    @cached_property
+    def holders(self) -> Mapping[str, Holders]:
+        """By parameter, who holds which part of it; empty parts left out."""
+        return _holders((rank, rank.parameters) for rank in self.ranks)
+
+    @cached_property
+    def buffer_holders(self) -> Mapping[str, Holders]:
+        """The same for buffers."""
+        return _holders((rank, rank.buffers) for rank in self.ranks)
+
+    @cached_property
+    def distinct(self) -> Mapping[str, Holders]:
+        """By parameter, one holder of each part: what a sum over the whole tensor runs over."""
+        return {name: _one_of_each(holders) for name, holders in self.holders.items()}
+
+    def state_hash(self, name: str) -> int:
+        """Hash of a whole parameter before the first step: the sum of its parts' modulo 2^64."""
+        return sum(part.hash for _, part in self.distinct[name]) % _MODULUS
+
+    def sketched_steps(self, kind: str) -> list[int]:
+        """Steps at which every rank left sketches of `gradients` or `updates`."""
+        of_ranks = [
+            {step for step, one in _taken(rank, kind).items() if one.sketch is not None} for rank in self.ranks
+        ]
+        return sorted(set.intersection(*of_ranks)) if of_ranks else []
+
+    def norms(self, kind: str, step: int) -> dict[str, float]:
+        """L2 norm of each whole parameter's gradient or update; parameters without one are left out."""
+        found = {}
+        for name, holders in self.distinct.items():
+            parts = [
+                _taken(rank, kind)[step].norms[rank.index[name]] for rank, _ in holders if step in _taken(rank, kind)
+            ]
+            if len(parts) == len(holders) and not np.isnan(parts).all():
+                found[name] = float(np.sqrt(np.nansum(np.square(parts))))
+        return found
+
+    def sketches(self, kind: str, step: int) -> dict[str, NDArray[np.float64]]:
+        """Sketch of each whole parameter's gradient or update: the sum of its parts', float64 (64,)."""
+        found = {}
+        for name, holders in self.distinct.items():
+            parts = []
+            for rank, _ in holders:
+                taken = _taken(rank, kind).get(step)
+                if taken is None or taken.sketch is None or np.isnan(taken.norms[rank.index[name]]):
+                    break
+                parts.append(taken.sketch[rank.index[name]])
+            else:
+                found[name] = np.sum(parts, axis=0)
+        return found
+
+
+def _taken(rank: RankRecord, kind: str) -> Mapping[int, Fingerprints]:
+    return rank.gradients if kind == "gradients" else rank.updates
+
+
+def _holders(parts_of: Iterable[tuple[RankRecord, tuple[Part, ...]]]) -> dict[str, Holders]:
+    found: dict[str, list[tuple[RankRecord, Part]]] = {}
+    for rank, parts in parts_of:
+        for part in parts:
+            found.setdefault(part.name, [])
+            if part.size:
+                found[part.name].append((rank, part))
+    return {**found}
+
+
+def _one_of_each(holders: Holders) -> list[tuple[RankRecord, Part]]:
+    first: dict[object, tuple[RankRecord, Part]] = {}
+    for rank, part in holders:
+        first.setdefault(part.box, (rank, part))
+    return list(first.values())

@@ -1,0 +1,156 @@
+"""What a run directory is judged to be, by how its legs ended and what files they left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parity.judge import judge_run
+from parity.result import LegResult, Result
+from parity.rundir import RunDirectory, Snapshot
+from parity.suite import Suite, digest
+
+RUN = "20260101T000000Z-00000000"
+
+SUITE: dict[str, Any] = {
+    "name": "drawn",
+    "steps": 6,
+    "trainer": {"command": "train {nproc}"},
+    "legs": {"a": {}, "b": {"layout": {"tp": 2}}},
+    "compare": [{"baseline": "a", "candidate": "b"}],
+    "layout": "unproven",
+}
+
+
+def run_directory(tmp_path: Path, **changes: object) -> RunDirectory:
+    directory = RunDirectory(tmp_path / "run")
+    suite = Suite.model_validate({**SUITE, **changes})
+    snapshot = Snapshot(run_id=RUN, reproduce="parity run x", device="cpu", suite=suite)
+    directory.write("suite.json", snapshot.model_dump_json())
+    return directory
+
+
+def leave(
+    directory: RunDirectory,
+    name: str,
+    status: Any = "finished",
+    steps: int = 6,
+    *,
+    run_id: str = RUN,
+    wrote: tuple[str, str] | None = None,
+    ended: bool = True,
+    stale: bool = False,
+    factor: float = 1.0,
+    **more: Any,
+) -> None:
+    """A leg's folder; `wrote` is the run and leg that its record names."""
+    suite = directory.read_snapshot().suite
+    directory.write_leg(
+        LegResult(
+            name=name,
+            run_id=run_id,
+            digest="stale" if stale else digest(suite, name, "cpu"),
+            status=status,
+            source=f"legs/{name}/rank-0.jsonl",
+            **more,
+        )
+    )
+    owner = wrote or (run_id, name)
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": "start",
+            "format": "parity.record/1",
+            "run_id": owner[0],
+            "leg": owner[1],
+            "rank": 0,
+            "environment": {},
+        }
+    ]
+    rows += [{"kind": "step", "step": s, "loss": (6 - s / 7) * factor, "grad_norm": 2 + s / 11} for s in range(steps)]
+    rows += [{"kind": "end", "steps": steps}] if ended else []
+    directory.write(f"legs/{name}/rank-0.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def judged(directory: RunDirectory) -> Result:
+    return judge_run(directory)
+
+
+@pytest.mark.parametrize(
+    ("leg", "verdict", "said"),
+    [
+        ({}, "pass", ""),
+        ({"factor": 1.1}, "fail", "before any update"),
+        ({"steps": 3}, "inconclusive", "lacks loss at 3 of 6 steps"),
+        (
+            {"status": "failed", "steps": 3, "ended": False, "error": "ValueError: x"},
+            "error",
+            "b failed: ValueError: x",
+        ),
+        ({"status": "failed", "error": "killed by signal 6"}, "pass", "wrote its whole curve and then failed"),
+        ({"status": "timed out", "error": "no end"}, "pass", "wrote its whole curve and then timed out"),
+        ({"status": "failed", "ended": False}, "error", "b failed"),
+        ({"status": "interrupted"}, "error", "b interrupted"),
+        ({"status": "not started"}, "error", "b not started"),
+        ({"status": "no curve", "error": "wrote none"}, "error", "b no curve: wrote none"),
+        ({"steps": 0, "ended": False}, "error", "holds no step"),
+        ({"stale": True}, "inconclusive", "were others when it ran"),
+        ({"wrote": (RUN, "a")}, "error", f"was written by leg a of run {RUN}"),
+        ({"wrote": ("another", "b")}, "error", "was written by leg b of run another"),
+        ({"run_id": "earlier"}, "pass", "b is from the earlier run earlier"),
+    ],
+)
+def test_how_a_leg_ended_and_what_it_left(tmp_path: Path, leg: dict[str, Any], verdict: str, said: str) -> None:
+    directory = run_directory(tmp_path)
+    leave(directory, "a")
+    leave(directory, "b", **leg)
+    result = judged(directory)
+    assert result.verdict == verdict, result.summary
+    assert said in " ".join([result.summary, *result.notes])
+
+
+def test_a_leg_that_was_never_run_is_inconclusive_and_named(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path)
+    leave(directory, "a")
+    result = judged(directory)
+    assert (result.verdict, result.summary) == ("inconclusive", "b not run.")
+
+
+def test_a_broken_leg_that_no_comparison_names_is_an_error_all_the_same(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path, legs={**SUITE["legs"], "c": {}})
+    for name in ("a", "b"):
+        leave(directory, name)
+    leave(directory, "c", "failed", 2, ended=False, error="ValueError: c")
+    result = judged(directory)
+    assert (result.verdict, result.summary) == ("error", "c failed: ValueError: c")
+
+
+def test_a_control_that_broke_is_an_error_though_candidate_and_baseline_agree(tmp_path: Path) -> None:
+    compare = [{"baseline": "a", "candidate": "b", "control": "c"}]
+    directory = run_directory(tmp_path, legs={**SUITE["legs"], "c": {"layout": {"tp": 3}}}, compare=compare)
+    for name in ("a", "b"):
+        leave(directory, name)
+    leave(directory, "c", "failed", 2, ended=False)
+    assert judged(directory).verdict == "error"
+
+
+def test_of_two_comparisons_the_worse_decides(tmp_path: Path) -> None:
+    compare = [{"baseline": "a", "candidate": "b"}, {"baseline": "a", "candidate": "c"}]
+    directory = run_directory(tmp_path, legs={**SUITE["legs"], "c": {"layout": {"tp": 3}}}, compare=compare)
+    for name in ("a", "b"):
+        leave(directory, name)
+    leave(directory, "c", factor=1.01)
+    result = judged(directory)
+    assert [one.verdict for one in result.comparisons] == ["pass", "fail"]
+    assert result.verdict == "fail"
+    assert result.summary.startswith("c against a: forward")
+
+
+def test_a_snapshot_written_and_read_is_the_same_suite(tmp_path: Path) -> None:
+    trainer = {"embedded": "qwen3", "layers": 3}
+    legs = {"a": {}, "b": {"layout": {"tp": 2}, "trainer": {"tp_cut": "rows"}}}
+    directory = run_directory(tmp_path, trainer=trainer, legs=legs)
+    again = directory.read_snapshot()
+    assert again.format == "parity.suite/1"
+    original = Suite.model_validate({**SUITE, "trainer": trainer, "legs": legs})
+    assert [digest(again.suite, name, "cpu") for name in legs] == [digest(original, name, "cpu") for name in legs]
