@@ -8,7 +8,10 @@ __all__ = ["GROUPS", "group_of"]
 _PATTERNS = (
     ("connections", r"hyper|(^|\.)hc_|connection|streams?\."),
     ("norms", r"norm|(^|\.)ln_?\d*(\.|_|$)"),
-    ("router", r"router|gate\.(weight|bias|e_score)|gate_weight|(^|\.)gate$|e_score_correction|tid2eid"),
+    (
+        "router",
+        r"router|gate\.(weight|bias|e_score)|gate_weight|(?<!experts)(?<!expert)\.gate$|^gate$|e_score_correction|tid2eid",
+    ),
     ("shared experts", r"shared_?expert"),
     ("experts", r"expert"),
     ("embeddings", r"embed|wte|wpe|lm_head|(^|\.)(head|output)\.|tok_embeddings"),

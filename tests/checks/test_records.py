@@ -455,6 +455,8 @@ def test_records_in_one_leg_alone_are_inconclusive() -> None:
         ("layers.0.moe.shared_experts.down.weight", "shared experts"),
         ("model.layers.0.mlp.gate.weight", "router"),
         ("model.layers.0.mlp.gate.e_score_correction_bias", "router"),
+        ("layers.2.moe.experts.gate", "experts"),
+        ("model.layers.3.mlp.gate", "router"),
         ("layers.0.attention.q_norm.weight", "norms"),
         ("model.layers.0.input_layernorm.weight", "norms"),
         ("model.layers.0.self_attn.q_proj.weight", "attention"),
