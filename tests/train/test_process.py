@@ -93,6 +93,12 @@ def test_another_number_of_ranks_than_the_layouts_is_refused(
         pass
 
 
+def test_experts_that_no_run_of_ranks_can_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UsageError, match="2 does not divide the 3 ranks"), join(Layout(dp=3, ep=2), "cpu", 1):
+        pass
+
+
 def test_options_that_do_not_fit_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--tp", "9", "--lr", "-1"]) == 2
     assert capsys.readouterr().err.splitlines() == [
