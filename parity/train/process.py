@@ -94,7 +94,8 @@ def join(layout: Layout, device: str, threads: int) -> Iterator[Process]:
     shared = layout.dp * layout.fsdp * layout.cp
     if shared % layout.ep:
         raise UsageError(
-            f"layout.ep: {layout.ep} does not divide the {shared} ranks of dp × fsdp × cp, over which experts are spread"
+            f"layout.ep: {layout.ep} does not divide the {shared} ranks of dp × fsdp × cp, over which experts are"
+            " spread"
         )
     torch.set_num_threads(threads)
     chosen = _cuda_device(int(env.get("LOCAL_RANK", "0"))) if device == "cuda" else torch.device("cpu")
