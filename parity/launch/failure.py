@@ -15,6 +15,7 @@ from pathlib import Path
 from parity.curves.numbers import as_number
 from parity.curves.records import Record
 from parity.launch.files import json_lines, tail
+from parity.plain import plain
 
 __all__ = ["Symptom", "describe_exit", "first_failure", "log_error", "symptom"]
 
@@ -147,5 +148,5 @@ def _text(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = text.strip().splitlines()[0] if text.strip() else ""
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    # What was lone surrogates in JSON, or an escape sequence in a log, can't be written or shown by those who get it.
+    return plain(text.strip().splitlines()[0] if text.strip() else "", LONGEST)

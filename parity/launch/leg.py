@@ -227,7 +227,7 @@ class Leg(ABC):
             seconds=seconds,
             device_seconds=seconds * self.plan.ranks,
             failing_rank=rank,
-            error=error,
+            error=None if error is None else plain(error, 1000),
             leftovers=len(self._leftovers),
             last_steps=steps,
         )

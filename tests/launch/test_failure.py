@@ -104,6 +104,14 @@ def test_symptom__an_error_line_of_odd_types(tmp_path: Path) -> None:
     assert symptom(0, 1, 9.0, log, record) == Symptom(0, 1, 9.0, "error:", echo=False)
 
 
+def test_symptom__an_error_that_no_file_or_terminal_could_take(tmp_path: Path) -> None:
+    log, record = tmp_path / "rank-0.log", tmp_path / "rank-0.jsonl"
+    record.write_text('{"kind": "error", "type": "ValueError", "message": "a\\ud800\\u001b[31mb"}\n')
+    found = symptom(0, 1, 9.0, log, record)
+    assert found is not None
+    assert found.error == "ValueError: ab"
+
+
 def test_log_error__none() -> None:
     assert log_error("all is well\nno traceback here\n") is None
 
