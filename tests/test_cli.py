@@ -124,7 +124,7 @@ def test_exit_codes_of_compare(tmp_path: Path, candidate: list[dict[str, object]
         (["compare", "--baseline", ".", "--candidate", "."], "."),
         (["compare", "--baseline", "a", "--candidate", "b", "--key", "loss"], "is not metric=key"),
         (["compare", "--baseline", "a", "--candidate", "b", "--require", "los"], "no such check"),
-        (["run", "nowhere"], "neither a file nor a recipe; the recipes are embedded/tensor-parallel"),
+        (["run", "nowhere"], "neither a file nor a recipe; the recipes are embedded/"),
         (["run", "embedded/tensor-parallel", "--only", "tp9"], "no such leg; there is tp1, tp3, tp4"),
         (["run", "embedded/tensor-parallel", "--out", "empty"], "is a file"),
         (["run", "embedded/tensor-parallel", "--out", "full"], "holds files that are not from a run"),
