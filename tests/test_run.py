@@ -15,7 +15,6 @@ import psutil
 import pytest
 import yaml
 
-from parity.checks import CHECKS
 from parity.schemas import FOLDER
 from tests.test_cli import parity
 
