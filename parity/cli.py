@@ -1,21 +1,15 @@
 """The command line. Thin: every command reads its arguments, calls one function and prints."""
 
-import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import click
 
 from parity import __version__
 from parity.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from parity.result import Result
+from parity.exits import FiniteRange, Group
 
 __all__ = ["main"]
 
@@ -25,52 +19,13 @@ _RECIPES = Path(__file__).parent / "recipes"
 _PROFILES = ("fp32-cpu", "fp32-gpu", "bf16")
 
 
-class _Group(click.Group):
-    """Commands whose user errors are lines and exit codes, and whose own faults never look like a verdict."""
-
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        for stream in (sys.stdout, sys.stderr):
-            # A terminal that cannot show a sign gets a question mark instead of a traceback.
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")
-        try:
-            code = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except UsageError as error:
-            click.echo("\n".join(error.lines), err=True)
-            code = error.exit_code
-        except click.ClickException as error:
-            error.show()
-            code = error.exit_code
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("interrupted", err=True)
-            code = 4
-        except BrokenPipeError:
-            # The reader went away, as `head` does; Python must not complain of it once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 4
-        except Exception:
-            traceback.print_exc()
-            click.echo("parity itself failed: this is no verdict", err=True)
-            code = 4
-        # A command that returns nothing came to no verdict.
-        sys.exit(code if isinstance(code, int) else 4)
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="parity")
 def main() -> None:
     """Does a model trained under a parallel layout still compute the same thing as the plain run?
 
     Exit codes: 0 pass, 1 fail, 2 wrong usage, 3 inconclusive, 4 error.
     """
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    # A log file is no 80 columns wide.
-    return console if console.is_terminal else Console(highlight=False, width=200)
 
 
 def _recipes() -> list[str]:
@@ -121,6 +76,7 @@ def run(
     """Run the legs of SUITE, a file or a recipe's name, and compare them."""
     from dataclasses import replace
 
+    from parity.deliver import deliver, make_console
     from parity.judge import judge_run
     from parity.progress import show_progress
     from parity.run import Run, check_only, choose_device
@@ -145,7 +101,7 @@ def run(
         suite=loaded,
     )
     directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
-    console = _console()
+    console = make_console()
     for line in (f"the earlier run is now in {moved}" if moved else "", note):
         if line:
             console.print(line, markup=False, soft_wrap=True)
@@ -154,7 +110,7 @@ def run(
     with show_progress(console, layouts, loaded.steps) as take:
         run_legs(plan, take)
     result = judge_run(directory)
-    return _deliver(result, directory, console)
+    return deliver(result, directory, console)
 
 
 def _reproduce_run(suite: str, only: tuple[str, ...], given: dict[str, Any]) -> str:
@@ -167,20 +123,6 @@ def _reproduce_run(suite: str, only: tuple[str, ...], given: dict[str, Any]) -> 
         if value is not None:
             words += [f"--{key}", str(value)]
     return shlex.join(words)
-
-
-def _deliver(result: "Result", directory: Any, console: "Console") -> int:
-    """Write result and report, print the verdict, and return the exit code."""
-    from parity.checks.outcome import Verdict
-    from parity.report.markdown import render_markdown
-    from parity.report.terminal import render_terminal
-
-    where = None
-    if directory is not None:
-        directory.write("result.json", result.dumps())
-        where = str(directory.write("report.md", render_markdown(result)))
-    render_terminal(result, console, where)
-    return Verdict(result.verdict).exit_code
 
 
 def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -205,11 +147,11 @@ def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str
 @click.option("--first-step", type=int, default=0, help="Number that the baseline's log gives to the first step.")
 @click.option("--candidate-first-step", type=int, help="The same for the candidate's log; --first-step if not given.")
 @click.option("--control-first-step", type=int, help="The same for the control's log; --first-step if not given.")
-@click.option("--loss-rtol", type=click.FloatRange(0), help="Relative bound of the loss after the first step.")
-@click.option("--loss-first-rtol", type=click.FloatRange(0), help="Relative bound of the first loss.")
-@click.option("--grad-norm-rtol", type=click.FloatRange(0), help="Relative bound of the gradient norm.")
-@click.option("--grad-norm-first-rtol", type=click.FloatRange(0), help="Relative bound of the first gradient norm.")
-@click.option("--k", type=click.FloatRange(1), default=8.0, show_default=True, help="Times the noise floor allowed.")
+@click.option("--loss-rtol", type=FiniteRange(0), help="Relative bound of the loss after the first step.")
+@click.option("--loss-first-rtol", type=FiniteRange(0), help="Relative bound of the first loss.")
+@click.option("--grad-norm-rtol", type=FiniteRange(0), help="Relative bound of the gradient norm.")
+@click.option("--grad-norm-first-rtol", type=FiniteRange(0), help="Relative bound of the first gradient norm.")
+@click.option("--k", type=FiniteRange(1), default=8.0, show_default=True, help="Times the noise floor allowed.")
 @click.option("--require", multiple=True, metavar="CHECK", help="Check without which there is no pass; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for result.json and report.md.")
 @click.pass_context
@@ -236,6 +178,7 @@ def compare(
 ) -> int:
     """Judge a run directory again, or logs that exist already."""
     from parity.checks import CHECKS
+    from parity.deliver import deliver, make_console
     from parity.judge import judge_run
     from parity.judge_logs import LogSource, judge_logs
     from parity.rundir import RunDirectory
@@ -253,12 +196,14 @@ def compare(
                 f"{', '.join(given)}: only for logs; a run directory is judged by the suite that was run"
             )
         directory = RunDirectory(run_dir)
-        return _deliver(judge_run(directory), directory, _console())
+        return deliver(judge_run(directory), directory, make_console())
     if baseline is None or candidate is None:
         raise UsageError("give a run directory, or logs with --baseline and --candidate")
     unknown = [name for name in require if name not in CHECKS]
     if unknown:
         raise UsageError(f"--require {unknown[0]}: no such check; there is {', '.join(CHECKS)}")
+    if len({path.resolve() for path in (baseline, candidate, control) if path}) < 2 + (control is not None):
+        raise UsageError("a log is compared with itself: baseline, candidate and control must be different files")
     paths = {"baseline": baseline, "candidate": candidate, **({"control": control} if control else {})}
     firsts = {"candidate": candidate_first_step, "control": control_first_step}
     sources = {
@@ -282,9 +227,8 @@ def compare(
     )
     directory_out = None
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        directory_out = RunDirectory(out)
-    return _deliver(result, directory_out, _console())
+        directory_out = RunDirectory.for_report(out)
+    return deliver(result, directory_out, make_console())
 
 
 @main.command()
@@ -327,6 +271,7 @@ def init(path: Path, force: bool) -> int:
 def report(run_dir: Path, kind: str) -> int:
     """Show the report of RUN_DIR again, from its result.json."""
     from parity.checks.outcome import Verdict
+    from parity.deliver import make_console
     from parity.report.markdown import render_markdown
     from parity.report.terminal import render_terminal
     from parity.result import read_result
@@ -335,5 +280,5 @@ def report(run_dir: Path, kind: str) -> int:
     if kind == "markdown":
         click.echo(render_markdown(result), nl=False)
     else:
-        render_terminal(result, _console())
+        render_terminal(result, make_console())
     return Verdict(result.verdict).exit_code

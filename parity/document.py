@@ -11,11 +11,21 @@ from pydantic import ValidationError
 
 from parity.errors import UsageError
 from parity.plain import plain
+from parity.untrusted import MissingError, open_regular
 
 __all__ = ["Document", "Problem", "explain", "suggestion"]
 
 Key = str | int
 Problem = tuple[tuple[Key, ...], str]
+
+# How pydantic names the members of a union, and a key, in an error's place.
+_MEMBERS = (
+    "[key]",
+    "str",
+    "list[str]",
+    "function-after[_without_nul(), str]",
+    "list[function-after[_without_nul(), str]]",
+)
 
 # A suite is written by hand; anything larger is another file.
 _MOST_BYTES = 1 << 20
@@ -44,13 +54,10 @@ class Document:
             UsageError: the file cannot be read, is no YAML, repeats a key or nests without end.
         """
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+            with open_regular(path, limit=_MOST_BYTES, follow=True) as file:
+                data = file.read()
+        except MissingError:
             raise UsageError(f"{path}: no such file; `parity init` writes one to begin with") from None
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-        if len(data) > _MOST_BYTES:
-            raise UsageError(f"{path}: larger than 1 MiB, so not a suite")
         try:
             root = yaml.compose(data.decode("utf-8-sig"), yaml.SafeLoader)
         except UnicodeDecodeError:
@@ -64,7 +71,7 @@ class Document:
             raise UsageError(f"{path}: nested too deeply") from None
         if root is None:
             raise UsageError(f"{path}: empty; `parity init` writes a suite to begin with")
-        nodes = list(_walk(root, (), frozenset()))
+        nodes = list(_walk(root, (), frozenset(), path))
         repeated = [f"{path}:{line}: {plain(_dotted(at))}: given twice" for at, line, twice in nodes if twice]
         if repeated:
             raise UsageError(*repeated)
@@ -96,10 +103,12 @@ def _dotted(at: tuple[Key, ...]) -> str:
     return text
 
 
-def _walk(node: yaml.Node, at: tuple[Key, ...], above: frozenset[int]) -> Iterator[tuple[tuple[Key, ...], int, bool]]:
+def _walk(
+    node: yaml.Node, at: tuple[Key, ...], above: frozenset[int], source: Path
+) -> Iterator[tuple[tuple[Key, ...], int, bool]]:
     """Every key's path, line, and whether it repeats a key of the same mapping."""
     if id(node) in above or len(at) > _MOST_DEPTH:
-        raise UsageError(f"line {node.start_mark.line + 1}: nested more than {_MOST_DEPTH} deep")
+        raise UsageError(f"{source}:{node.start_mark.line + 1}: nested more than {_MOST_DEPTH} deep")
     above |= {id(node)}
     yield at, node.start_mark.line + 1, False
     if isinstance(node, yaml.MappingNode):
@@ -110,11 +119,11 @@ def _walk(node: yaml.Node, at: tuple[Key, ...], above: frozenset[int]) -> Iterat
             if name in seen and name != "<<":
                 yield path, key.start_mark.line + 1, True
             seen.add(name)
-            yield from _walk(value, path, above)
+            yield from _walk(value, path, above, source)
             yield path, key.start_mark.line + 1, False
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _walk(value, (*at, index), above)
+            yield from _walk(value, (*at, index), above, source)
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:
@@ -128,7 +137,7 @@ def explain(error: ValidationError, schema: Mapping[str, Any]) -> list[Problem]:
     """Each validation error as its path and what would be right."""
     problems: list[Problem] = []
     for item in error.errors(include_url=False):
-        at = tuple(key for key in item["loc"] if key not in ("[key]", "str", "list[str]"))
+        at = tuple(key for key in item["loc"] if key not in _MEMBERS)
         given = item["input"]
         match item["type"]:
             case "extra_forbidden":

@@ -1,6 +1,6 @@
 """Mistakes that a person must act on, told in lines and never as a traceback."""
 
-__all__ = ["DeviceError", "UsageError"]
+__all__ = ["DeviceError", "DiskError", "UsageError"]
 
 
 class UsageError(Exception):
@@ -19,5 +19,11 @@ class UsageError(Exception):
 
 class DeviceError(UsageError):
     """The machine lacks the devices that a leg needs; exits with code 4, the verdict `error`."""
+
+    exit_code = 4
+
+
+class DiskError(UsageError):
+    """What a run leaves could not be written; exits with code 4, the verdict `error`."""
 
     exit_code = 4

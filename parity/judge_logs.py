@@ -1,5 +1,6 @@
 """Logs that exist already, to a result; nothing of them need have been run by this project."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from parity.result import LegResult, Result
 from parity.suite import BoundsByMetric
 
 __all__ = ["LogSource", "judge_logs"]
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,12 @@ def judge_logs(
     name, reason = profile_name(profile, [one.environment for one in curves.values()])
     loss = curves["baseline"].curves.get("loss")
     first = int(loss.steps[0]) if loss is not None and loss.steps.size else 0
+    names = _names(sources)
+    legs = {role: JudgedLeg(names[role], one) for role, one in curves.items()}
     comparison = Comparison(
-        baseline=JudgedLeg("baseline", curves["baseline"]),
-        candidate=JudgedLeg("candidate", curves["candidate"]),
-        control=JudgedLeg("control", curves["control"]) if "control" in curves else None,
+        baseline=legs["baseline"],
+        candidate=legs["candidate"],
+        control=legs.get("control"),
         profile=profile_of(name, bounds),
         expected_steps=None if steps is None else np.arange(first, first + steps, dtype=np.int64),
         required=require,
@@ -90,7 +96,7 @@ def judge_logs(
         reproduce=reproduce,
         legs=[
             LegResult(
-                name=role,
+                name=names[role],
                 status="read",
                 source=str(sources[role].path),
                 format=one.format,
@@ -101,3 +107,13 @@ def judge_logs(
         ],
         comparisons=[result],
     )
+
+
+def _names(sources: Mapping[str, LogSource]) -> dict[str, str]:
+    """What to call each leg: its file, else its folder, if that tells them apart; else its role."""
+    by_file = {role: source.path.name.split(".")[0] for role, source in sources.items()}
+    by_folder = {role: source.path.resolve().parent.name for role, source in sources.items()}
+    for names in (by_file, by_folder):
+        if len(set(names.values())) == len(names) and all(map(_NAME.fullmatch, names.values())):
+            return names
+    return {role: role for role in sources}

@@ -1,21 +1,33 @@
 """The left half of the data's way: a suite to legs on disk."""
 
+import os
+import re
 import shlex
-import time
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from parity.errors import DeviceError, UsageError
+from parity.errors import DeviceError, DiskError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
+from parity.placeholders import fill
 from parity.result import LegResult, LegStatus
 from parity.rundir import RunDirectory, Snapshot, placeholders
 from parity.schedule import Need, Slots, check_room
-from parity.suite import Leg, Suite, digest, fill, train_options
+from parity.sources import LegSource
+from parity.suite import Leg, Suite, digest, train_options
 from parity.train.arguments import Arguments, to_argv
 
 __all__ = ["Run", "check_only", "choose_device", "run"]
+
+
+# The logs that are ours; a leg may leave any others.
+_LOG = re.compile(r"(rank-\d{1,6}|command|parity-error)\.log")
+_LEAST_FREE = 1 << 20
+# A leg finds torchrun even where the virtual environment was not activated.
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
 @dataclass(frozen=True)
@@ -67,15 +79,18 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         DeviceError: a leg needs more slots than there are; nothing was started.
     """
     plans = {name: _leg_plan(plan, name) for name in plan.only}
-    started: dict[str, float] = {}
+    sources = {name: LegSource(plan.directory, plan.snapshot, name, leg.cwd or Path()) for name, leg in plans.items()}
+    begun: set[str] = set()
 
     def listen(event: Event) -> None:
         if isinstance(event, LegStarted):
-            started[event.name] = time.time()
+            begun.add(event.name)
+            # If this process is killed, the leg was interrupted; nothing else says so.
+            _write_leg(plan, plans[event.name], LegEnd(event.name, "interrupted"), None)
         if isinstance(event, LegFinished):
             # At once, so that a later leg's accident cannot take it away.
             name = event.end.name
-            plan.directory.write_leg(_leg_result(plan, plans[name], event.end, started.get(name)))
+            _write_leg(plan, plans[name], event.end, sources[name] if name in begun else None)
         on_event(event)
 
     return run_legs(list(plans.values()), slots=plan.slots, run_id=plan.snapshot.run_id, on_event=listen)
@@ -90,7 +105,7 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
         "name": name,
         "ranks": leg.ranks,
         "directory": out,
-        "env": {key: _text(value) for key, value in {**suite.env, **leg.env}.items()},
+        "env": {"PATH": _PATH, **suite.env, **leg.env},
         "cwd": plan.folder / fill(leg.cwd or suite.cwd or ".", values),
         "timeout": leg.timeout or suite.timeout,
         "cuda": cuda,
@@ -110,22 +125,28 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
     return LegPlan(command=filled, progress=progress, **common)  # type: ignore[arg-type]
 
 
-def _text(value: object) -> str:
-    """An environment value; YAML's true and 1.0 are written as people mean them."""
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return str(value)
+def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | None) -> None:
+    """Write `leg.json`. What a leg does to its own folder harms that leg alone: without the file it is broken.
+
+    Raises:
+        DiskError: the disk takes nothing more.
+    """
+    try:
+        plan.directory.write_leg(_leg_result(plan, leg_plan, end, source))
+    except DiskError:
+        if shutil.disk_usage(plan.directory.path).free < _LEAST_FREE:
+            raise
 
 
-def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, started: float | None) -> LegResult:
+def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | None) -> LegResult:
     """What `leg.json` says; a leg that ended well and left no metrics has the status `no curve`."""
     status: LegStatus = end.status
-    error, source = end.error, None
-    if started is not None:
-        assert leg_plan.cwd is not None
-        source, missing = plan.directory.collect_source(plan.snapshot, end.name, leg_plan.cwd, started)
+    error, file = end.error, None
+    if source is not None:
+        file, missing = source.collect()
         if missing and status == "finished":
             status, error = "no curve", missing
+    folder = plan.directory.leg(end.name)
     leg = plan.suite.legs[end.name]
     return LegResult(
         name=end.name,
@@ -142,8 +163,8 @@ def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, started: float | None
         device_seconds=round(end.device_seconds, 3),
         leftovers=end.leftovers,
         last_steps=dict(end.last_steps),
-        source=source,
-        logs=sorted(f"legs/{end.name}/{path.name}" for path in plan.directory.leg(end.name).glob("*.log")),
+        source=file,
+        logs=sorted(f"legs/{end.name}/{path.name}" for path in folder.glob("*.log") if _LOG.fullmatch(path.name)),
     )
 
 

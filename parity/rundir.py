@@ -1,5 +1,7 @@
 """A run directory: what a run leaves on disk, and what can be judged again on any machine."""
 
+import fcntl
+import os
 import secrets
 import shutil
 import time
@@ -10,20 +12,20 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from parity.errors import UsageError
+from parity.errors import DiskError, UsageError
 from parity.plain import plain
 from parity.result import LegResult
-from parity.suite import Leg, Suite, fill
-from parity.untrusted import MissingError, copy_bounded, open_regular, read_bytes, write_whole
+from parity.suite import Leg, Suite
+from parity.untrusted import MissingError, open_regular, read_bytes, write_whole
 
 __all__ = ["RunDirectory", "Snapshot", "log_lines", "new_run_id", "placeholders"]
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
-# What a source may weigh to be taken into the run directory; a reader refuses larger ones as well.
-_MOST_BYTES = 1 << 30
 _MOST_JSON = 16 << 20
 _LONGEST_LINE = 10_000
+# What is searched of a log for evidence; frameworks say which layout they applied in their first lines.
+_MOST_LOG = 1 << 30
 
 
 class Snapshot(BaseModel):
@@ -62,9 +64,11 @@ class RunDirectory:
 
     Attributes:
         path: the directory, `parity-out` by default.
+        lock: held while a run writes there; -1 without one.
     """
 
     path: Path
+    lock: int = -1
 
     @classmethod
     def create(cls, path: Path, keep: bool, legs: Sequence[str]) -> tuple["RunDirectory", Path | None]:
@@ -79,11 +83,13 @@ class RunDirectory:
             The directory, and where an earlier run was moved to, if any.
 
         Raises:
-            UsageError: the path is a file, cannot be written, or holds something that is no run.
+            UsageError: the path is a file, cannot be written, holds something that is no run, or another run writes
+                there now.
         """
         moved = None
         try:
-            if path.exists() and any(path.iterdir()):
+            lock = _locked(path)
+            if any(path.iterdir()):
                 if not (path / "suite.json").exists():
                     raise UsageError(f"{path}: holds files that are not from a run; give another --out")
                 if not keep:
@@ -91,27 +97,60 @@ class RunDirectory:
                         free for n in range(1, 1 << 30) if not (free := path.with_name(f"{path.name}.{n}")).exists()
                     )
                     path.rename(moved)
-            (path / "legs").mkdir(parents=True, exist_ok=True)
+                    lock = _locked(path)
+            if (path / "legs").is_symlink():
+                raise UsageError(f"{path / 'legs'}: is a link; give another --out")
+            (path / "legs").mkdir(exist_ok=True)
             for stale in (path / "result.json", path / "report.md", *(path / "legs" / name for name in legs)):
                 if stale.is_dir() and not stale.is_symlink():
                     shutil.rmtree(stale)
                 else:
                     stale.unlink(missing_ok=True)
-        except NotADirectoryError:
+        except (NotADirectoryError, FileExistsError):
             raise UsageError(f"{path}: is a file; give a folder with --out") from None
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
-        return cls(path), moved
+        return cls(path, lock), moved
+
+    @classmethod
+    def for_report(cls, path: Path) -> "RunDirectory":
+        """A folder for the report on logs, which is no run.
+
+        Raises:
+            UsageError: it is a run's, holds other files, or cannot be made.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            others = {one.name for one in path.iterdir()} - {"result.json", "report.md"}
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        if others:
+            raise UsageError(f"{path}: holds other files, such as {plain(min(others))}; give another --out")
+        return cls(path)
 
     def leg(self, name: str) -> Path:
         """A leg's folder, absolute."""
         return (self.path / "legs" / name).absolute()
 
     def write(self, name: str, content: str) -> Path:
-        """Write a file whole or not at all, and nowhere else, whatever links a leg may have left."""
+        """Write a file whole or not at all, and nowhere else, whatever links a leg may have left.
+
+        Raises:
+            DiskError: it cannot be written.
+        """
         target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, content, within=self.path)
+        try:
+            for folder in reversed(target.relative_to(self.path).parents[:-1]):
+                if (self.path / folder).is_symlink():
+                    raise DiskError(f"{self.path / folder}: is a link")
+                (self.path / folder).mkdir(exist_ok=True)
+            write_whole(target, content, within=self.path)
+        except OSError as error:
+            raise DiskError(f"{target}: cannot be written: {error.strerror}") from None
+        except DiskError:
+            raise
+        except UsageError as error:
+            raise DiskError(*error.lines) from None
         return target
 
     def write_leg(self, leg: LegResult) -> None:
@@ -146,40 +185,21 @@ class RunDirectory:
                 f"{self.path}: no run directory, for it has no suite.json; `parity run` makes one"
             ) from None
 
-    def collect_source(
-        self, snapshot: Snapshot, name: str, cwd: Path, started: float
-    ) -> tuple[str | None, str | None]:
-        """Find a leg's metrics; written elsewhere, they are copied into its folder, so that the run can be moved.
 
-        Args:
-            snapshot: the suite as run.
-            name: the leg.
-            cwd: the leg's working folder, which a relative path is relative to.
-            started: when the leg began, seconds since the epoch.
+def _locked(path: Path) -> int:
+    """A lock on a folder, which is made if need be; it is let go when the process ends.
 
-        Returns:
-            The file, relative to the run directory; and why there is nothing to judge, or None.
-        """
-        leg = snapshot.suite.legs[name]
-        source = leg.source or snapshot.suite.source
-        out = self.leg(name)
-        if source is None:
-            return f"legs/{name}/rank-0.jsonl", None
-        path = cwd / fill(source.file, placeholders(snapshot.suite, name, leg, out, snapshot.run_id))
-        if not path.exists():
-            return None, f"{path}: the leg wrote no such file; is `source` right?"
-        try:
-            # File systems keep whole seconds at worst.
-            if path.stat().st_mtime < started - 2:
-                return None, f"{path}: not written by this run; is it another run's?"
-            if path.resolve().is_relative_to(out.resolve()):
-                return f"legs/{name}/{path.resolve().relative_to(out.resolve())}", None
-            copy_bounded(path, out / f"source.{path.name}", limit=_MOST_BYTES)
-        except OSError as error:
-            return None, f"{path}: cannot be read: {error.strerror}"
-        except UsageError as error:
-            return None, str(error)
-        return f"legs/{name}/source.{path.name}", None
+    Raises:
+        UsageError: another process holds it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise UsageError(f"{path}: another run writes there now; give another --out") from None
+    return lock
 
 
 def _validated(kind: type[_ModelT], path: Path, within: Path) -> _ModelT:
@@ -199,6 +219,6 @@ def log_lines(path: Path, within: Path) -> Iterator[str]:
     Raises:
         UsageError: the file is missing, lies outside of the run directory, or is no file.
     """
-    with open_regular(path, within=within) as file:
+    with open_regular(path, within=within, limit=_MOST_LOG) as file:
         while line := file.readline(_LONGEST_LINE):
             yield line.decode(errors="replace").rstrip("\n")

@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,61 +20,25 @@ from pydantic import (
 
 from parity.document import Document, explain
 from parity.errors import UsageError
-from parity.layout import AXES, Layout
+from parity.layout import Layout
+from parity.suite_values import Environment, FormatName, Line, Name, Pattern, Relative, Seconds
 from parity.train.options import TrainOptions
 
 __all__ = [
-    "PLACEHOLDER",
-    "PLACEHOLDERS",
     "Compare",
     "Evidence",
     "Leg",
     "Source",
     "Suite",
     "digest",
-    "fill",
     "load",
     "train_options",
 ]
-
-# What a command, a working folder or a source may name in braces, beside the layout's sizes.
-PLACEHOLDERS = ("nproc", "steps", "seed", "out", "leg", "run_id", *AXES)
-
-PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _seconds(value: object) -> object:
-    """Read `90`, `90s`, `10m` or `1h`; anything else is left for the validation to refuse."""
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", value)):
-        return float(match[1]) * _UNITS[match[2] or "s"]
-    return value
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"must be a regular expression: {error}") from None
-    return value
-
-
-def _path_of_source(value: object) -> object:
-    return {"file": value} if isinstance(value, str) else value
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-
-Seconds = Annotated[
-    float,
-    BeforeValidator(_seconds, json_schema_input_type=float | str),
-    Field(gt=0, le=30 * 86400, description="A length of time: seconds, or a number with s, m or h."),
-]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Relative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Environment = dict[str, str | int | float | bool]
 
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
 
@@ -93,11 +54,15 @@ class LayoutSizes(_Model):
     cp: Size = 1
 
 
+def _path_of_source(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
 class Source(_Model):
     """Where a leg's metrics are."""
 
-    file: str = Field(description="Path, relative to the leg's working folder; may hold placeholders.")
-    format: str | None = Field(default=None, description="Reader to use; found by content if not given.")
+    file: Line = Field(description="Path, relative to the leg's working folder; may hold placeholders.")
+    format: FormatName | None = Field(default=None, description="Reader to use; found by content if not given.")
     keys: dict[str, str] = Field(
         default={}, description="For JSON lines: metric (or `step`) to the key that holds it."
     )
@@ -116,7 +81,7 @@ class _TrainerBase(_Model):
     embedded: Literal["qwen3", "deepseek_v4"] | None = Field(
         default=None, description="Model of the embedded trainer."
     )
-    command: str | list[str] | None = Field(
+    command: Line | list[Line] | None = Field(
         default=None, description="Shell line, or list of arguments, that runs one leg; may hold placeholders."
     )
 
@@ -168,7 +133,6 @@ Require = list[
     ]
 ]
 Proof = Literal["proven", "unproven"]
-Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 class Evidence(_Model):
@@ -182,11 +146,11 @@ class Leg(_Model):
     """One training run of the model under one layout."""
 
     layout: LayoutSizes = Field(default=LayoutSizes(), description="Parallel sizes; what is not given is 1.")
-    command: str | list[str] | None = Field(default=None, description="Instead of the suite's trainer.")
+    command: Line | list[Line] | None = Field(default=None, description="Instead of the suite's trainer.")
     trainer: Trainer | None = Field(default=None, description="Options that differ from the suite's trainer.")
     nproc: int | None = Field(default=None, ge=1, description="Ranks, if other than the product of the layout.")
     env: Environment = Field(default={}, description="Environment, added to the suite's.")
-    cwd: str | None = Field(default=None, description="Working folder, relative to the suite file.")
+    cwd: Line | None = Field(default=None, description="Working folder, relative to the suite file.")
     timeout: Seconds | None = Field(default=None, description="Wall-clock limit.")
     source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = Field(
         default=None, description="Where the metrics are; the recorder's file if not given."
@@ -232,7 +196,7 @@ class Suite(_Model):
     layout: Proof = Field(default="proven", description="unproven: pass though nothing shows the layouts.")
     timeout: Seconds = Field(default=600.0, description="Wall-clock limit of each leg.")
     env: Environment = {}
-    cwd: str | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
+    cwd: Line | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
     trainer: Trainer | None = Field(default=None, description="What every leg runs.")
     source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = None
     legs: dict[Name, Leg] = Field(min_length=1)
@@ -273,17 +237,6 @@ def train_options(suite: Suite, leg: Leg) -> TrainOptions:
             merged |= trainer.model_dump(exclude={"command"})
     model = merged.pop("embedded", None)
     return TrainOptions(**({"model": model} if model else {}), **merged)
-
-
-def fill(text: str, values: Mapping[str, object], quote: bool = False) -> str:
-    """Put values for the placeholders; braces around anything else stay as they are."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            return match[0]
-        return shlex.quote(str(values[match[1]])) if quote else str(values[match[1]])
-
-    return PLACEHOLDER.sub(value, text)
 
 
 def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from parity.document import Problem, suggestion
 from parity.layout import AXES, Layout
-from parity.suite import PLACEHOLDER, PLACEHOLDERS, Leg, Suite, Trainer, fill, train_options
+from parity.placeholders import PLACEHOLDER, PLACEHOLDERS, fill
+from parity.suite import Leg, Suite, Trainer, train_options
 from parity.train.options import problems
 
 __all__ = ["broken_rules"]
@@ -98,8 +99,11 @@ def _commands(holder: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[
     for path, text in texts:
         for part in text if isinstance(text, list) else [text]:
             for word in PLACEHOLDER.findall(part) if isinstance(part, str) else []:
-                if word not in PLACEHOLDERS:
-                    yield path, f"nothing fills {{{word}}}{suggestion(word, PLACEHOLDERS)}"
+                if word and word not in PLACEHOLDERS:
+                    yield (
+                        path,
+                        f"nothing fills {{{word}}}{suggestion(word, PLACEHOLDERS)}; for braces write {{{{{word}}}}}",
+                    )
 
 
 def _layouts(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:

@@ -118,12 +118,16 @@ def test_exit_codes_of_compare(tmp_path: Path, candidate: list[dict[str, object]
     [
         (["compare"], "give a run directory, or logs with --baseline and --candidate"),
         (["compare", "nowhere"], "no run directory"),
-        (["compare", "--baseline", "none.jsonl", "--candidate", "none.jsonl"], "none.jsonl"),
-        (["compare", "--baseline", "empty", "--candidate", "empty"], "empty"),
-        (["compare", "--baseline", "binary", "--candidate", "binary"], "binary"),
-        (["compare", "--baseline", ".", "--candidate", "."], "."),
+        (["compare", "--baseline", "none.jsonl", "--candidate", "other"], "none.jsonl"),
+        (["compare", "--baseline", "empty", "--candidate", "other"], "empty"),
+        (["compare", "--baseline", "binary", "--candidate", "other"], "binary"),
+        (["compare", "--baseline", ".", "--candidate", "other"], "."),
         (["compare", "--baseline", "a", "--candidate", "b", "--key", "loss"], "is not metric=key"),
         (["compare", "--baseline", "a", "--candidate", "b", "--require", "los"], "no such check"),
+        (["compare", "--baseline", "a", "--candidate", "./a"], "a log is compared with itself"),
+        (["compare", "--baseline", "a", "--candidate", "b", "--k", "inf"], "not a finite number"),
+        (["compare", "--baseline", "a", "--candidate", "b", "--loss-rtol", "nan"], "--loss-rtol"),
+        (["compare", "full", "--profile", "bf16"], "--profile: only for logs"),
         (["run", "nowhere"], "neither a file nor a recipe; the recipes are embedded/"),
         (["run", "embedded/tensor-parallel", "--only", "tp9"], "no such leg; there is tp1, tp3, tp4"),
         (["run", "embedded/tensor-parallel", "--out", "empty"], "is a file"),
@@ -167,15 +171,42 @@ def test_init_writes_a_valid_suite_and_never_overwrites(tmp_path: Path) -> None:
 
 def test_output_survives_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     base = jsonl(tmp_path / "a.jsonl", rows())
-    done = parity("compare", "--baseline", base, "--candidate", base, PYTHONIOENCODING="ascii", LC_ALL="C")
+    other = jsonl(tmp_path / "b.jsonl", rows())
+    done = parity("compare", "--baseline", base, "--candidate", other, PYTHONIOENCODING="ascii", LC_ALL="C")
     assert done.returncode == 0, done.stderr
 
 
-def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.1, 1)])
+def test_a_reader_that_goes_away_changes_no_exit_code_and_loses_no_result(
+    tmp_path: Path, factor: float, code: int
+) -> None:
     base = jsonl(tmp_path / "a.jsonl", rows())
-    line = f"{sys.executable} -m parity compare --baseline {base} --candidate {base} | head -n 1"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    other = jsonl(tmp_path / "b.jsonl", [{**row, "loss": factor * float(str(row["loss"]))} for row in rows()])
+    line = f"{sys.executable} -m parity compare --baseline {base} --candidate {other} --out {tmp_path / 'out'} | true"
+    done = subprocess.run(
+        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+    assert (tmp_path / "out" / "result.json").exists()
+
+
+def test_a_full_disk_costs_one_line_and_never_the_verdict(tmp_path: Path) -> None:
+    base, other = jsonl(tmp_path / "a.jsonl", rows()), jsonl(tmp_path / "b.jsonl", rows())
+    line = f"{sys.executable} -m parity compare --baseline {base} --candidate {other}"
+    done = subprocess.run(["bash", "-c", f"{line} > /dev/full"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_an_error_that_still_shows_the_verdict(tmp_path: Path) -> None:
+    base, other = jsonl(tmp_path / "a.jsonl", rows()), jsonl(tmp_path / "b.jsonl", rows())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "result.json").mkdir()
+    done = parity("compare", "--baseline", base, "--candidate", other, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert "parity: pass" in done.stdout
+    assert "could not be written" in done.stderr
 
 
 def test_a_fault_of_our_own_is_never_taken_for_a_verdict() -> None:

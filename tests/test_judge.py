@@ -24,6 +24,7 @@ SUITE: dict[str, Any] = {
 
 
 def run_directory(tmp_path: Path, **changes: object) -> RunDirectory:
+    (tmp_path / "run").mkdir()
     directory = RunDirectory(tmp_path / "run")
     suite = Suite.model_validate({**SUITE, **changes})
     snapshot = Snapshot(run_id=RUN, reproduce="parity run x", device="cpu", suite=suite)

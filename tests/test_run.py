@@ -273,7 +273,49 @@ def test_metrics_left_by_another_run_are_not_taken_for_this_one_s(tmp_path: Path
     path = suite(tmp_path, {"tp1": {}, "tp3": {"command": "true", "source": "old.jsonl"}})
     done = parity("run", path, "--out", tmp_path / "out")
     assert done.returncode == 4
-    assert "not written by this run" in done.stdout
+    assert "was there before the leg started, which did not write to it" in done.stdout
+
+
+def test_metrics_added_to_another_run_s_are_not_taken_for_this_one_s(tmp_path: Path) -> None:
+    whole = "".join(json.dumps({"step": s, "loss": 6 - s / 13}) + "\\n" for s in range(20))
+    (tmp_path / "old.jsonl").write_text(whole.replace("\\n", "\n"))
+    add = 'echo \'{"step": 0, "loss": 6.0}\' >> old.jsonl'
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"command": add, "source": "old.jsonl"}})
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert "which added to it" in done.stdout
+
+
+def test_two_runs_do_not_write_in_one_folder(tmp_path: Path) -> None:
+    path = suite(tmp_path, {"tp1": command("slow"), "tp3": command("slow")})
+    first = subprocess.Popen(
+        [sys.executable, "-m", "parity", "run", str(path), "--out", "out"], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (tmp_path / "out" / "suite.json").exists():
+        time.sleep(0.05)
+    second = parity("run", path, "--out", "out", cwd=tmp_path)
+    first.terminate()
+    assert first.wait(timeout=15) == 4
+    assert second.returncode == 2
+    assert "another run writes there now" in second.stderr
+
+
+def test_a_run_that_was_killed_is_judged_by_what_it_left(tmp_path: Path) -> None:
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}, **command("slow")}})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "parity", "run", str(path), "--out", "out"], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    finished = tmp_path / "out" / "legs" / "tp1" / "leg.json"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (finished.exists() and '"finished"' in finished.read_text()):
+        time.sleep(0.05)
+    process.kill()
+    process.wait(timeout=10)
+    done = parity("compare", tmp_path / "out")
+    assert done.returncode == 4
+    assert "tp3 interrupted" in done.stdout
+    assert result_of(tmp_path / "out")["legs"][0]["status"] == "finished"
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

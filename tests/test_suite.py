@@ -1,6 +1,7 @@
 """parity.yml: what it means, and what is said of its mistakes."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.errors import UsageError
+from parity.placeholders import fill
 from parity.schemas import FOLDER, generate
-from parity.suite import fill, load, train_options
+from parity.suite import load, train_options
 
 RECIPES = sorted((Path(__file__).parent.parent / "parity" / "recipes").rglob("*.yml"))
 EMBEDDED = Path(__file__).parent.parent / "parity" / "recipes" / "embedded" / "tensor-parallel.yml"
@@ -85,7 +87,7 @@ compare:
         "4: trainer.lrr: unknown key; did you mean 'lr'?",
         "7: legs.tp9.layout.tp: 9 ranks cannot share 8 KV heads: give at most 8, or raise trainer.kv_heads",
         "8: legs.cmd.timeout: must be a valid number, unable to parse string as a number, not '10x'",
-        "8: legs.cmd.command: nothing fills {nprocs}; did you mean 'nproc'?",
+        "8: legs.cmd.command: nothing fills {nprocs}; did you mean 'nproc'?; for braces write {{nprocs}}",
         "10: compare[0]: compares a leg with itself: baseline, candidate and control must be different legs",
         "11: compare[1].candidate: no leg is named 'tp99'; did you mean 'tp9'?",
     ]
@@ -123,6 +125,10 @@ compare:
         ({"bounds": {"los": {}}}, "bounds.los: unknown key; did you mean 'loss'?"),
         ({"profile": "fp8"}, "profile: must be 'auto', 'fp32-cpu', 'fp32-gpu' or 'bf16', not 'fp8'"),
         ({"timeout": 0}, "timeout: must be greater than 0"),
+        ({"env": {"A=B": 1}}, "env.A=B: "),
+        ({"env": {"A": None}}, "env.A: must be a valid string, not None"),
+        ({"env": {"A": "x\0y"}}, "must not hold a NUL character"),
+        ({"source": {"file": "x", "format": "nope"}}, "source.format: "),
         ({"trainer": {"command": "train.py"}}, "tp1 and tp3 claim different layouts and run the same command"),
         (
             {"trainer": {"command": "train.py {tp}"}, "source": "metrics.jsonl"},
@@ -164,14 +170,21 @@ def test_a_file_that_is_no_suite_costs_one_line(tmp_path: Path, text: str, expec
     assert len(caught.value.lines) == 1
 
 
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+def test_a_device_or_a_pipe_is_no_suite_and_is_not_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="not a file"):
+        load(tmp_path / name)
+
+
 def test_files_that_cannot_be_read_cost_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin.yml").write_bytes(b"name: \xe9\n")
     (tmp_path / "huge.yml").write_bytes(b"#" * (2 << 20))
     for name, expected in {
         "none.yml": "no such file",
         "latin.yml": "not UTF-8",
-        "huge.yml": "larger than 1 MiB",
-        ".": "cannot be read",
+        "huge.yml": "bytes large",
+        ".": "folder",
     }.items():
         with pytest.raises(UsageError, match=expected):
             load(tmp_path / name)
@@ -189,9 +202,9 @@ def test_lengths_of_time(tmp_path: Path, text: str, seconds: float) -> None:
 
 
 def test_braces_that_are_no_placeholder_stay_as_they_are() -> None:
-    line = """train --json '{"a": {"b": 1}}' ${HOME} {} {steps} {out}"""
+    line = """train --json '{"a": {"b": 1}}' ${HOME} {} {steps} {out} | awk '{{print}}'"""
     assert fill(line, {"steps": 3, "out": "/a b"}, quote=True) == (
-        """train --json '{"a": {"b": 1}}' ${HOME} {} 3 '/a b'"""
+        """train --json '{"a": {"b": 1}}' ${HOME} {} 3 '/a b' | awk '{print}'"""
     )
 
 

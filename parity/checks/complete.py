@@ -28,6 +28,11 @@ def check(comparison: Comparison) -> Outcome:
     for leg in legs:
         for metric in metrics:
             problems += _problems(leg, metric, expected)
+    problems += [
+        f"{leg.name} never wrote its end: it broke off, or does not call recorder.end()"
+        for leg in legs
+        if leg.curves.finished is False
+    ]
     problems += _shift(comparison)
     if problems:
         return Outcome("complete", Kind.COMPARABILITY, Status.FAIL, "; ".join(problems))

@@ -48,18 +48,18 @@ class Bound:
             return np.ones(updates.shape)
         return np.maximum(1.0, np.minimum(updates, self.grown_by) / self.steady_steps) ** self.growth
 
-    def allowed(self, updates: NDArray[np.int64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
+    def allowed(self, updates: NDArray[np.int64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
         """Absolute gap allowed at each step.
 
         Args:
             updates: int64 (n,), optimizer steps done before the value was computed.
-            baseline: float64 (n,), the baseline's values.
+            scale: float64 (n,), what gaps are relative to: the size of the baseline's values.
 
         Returns:
             float64 (n,).
         """
         rtol = np.where(updates <= 0, self.first_rtol, self.rtol * self.factor(updates))
-        return self.atol + rtol * np.abs(baseline)
+        return self.atol + rtol * scale
 
 
 @dataclass(frozen=True)

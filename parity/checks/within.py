@@ -28,11 +28,13 @@ class Allowance:
     Attributes:
         allowed: up to here a step is within.
         ceiling: beyond here it is not; between the two it cannot be told.
+        own: what the bound alone allows.
         unprintable: where the bound is finer than the spacing of the printed numbers.
     """
 
     allowed: NDArray[np.float64]
     ceiling: NDArray[np.float64]
+    own: NDArray[np.float64]
     unprintable: NDArray[np.bool_]
 
     def over(self, gap: Gap) -> NDArray[np.bool_]:
@@ -54,14 +56,19 @@ def allowance(comparison: Comparison, gap: Gap) -> Allowance:
     """
     bound = comparison.bound(gap.metric)
     updates = comparison.updates(gap.steps)
-    own = bound.allowed(updates, gap.baseline)
+    own = bound.allowed(updates, gap.scale)
     allowed, ceiling = own, own
-    floor = None if bound.explicit else noise_floor(comparison, gap)
-    if floor is not None:
-        noise = np.where(updates <= 0, 0.0, comparison.k * floor)
-        allowed = np.maximum(own, np.minimum(noise, MOST_WIDENING * own))
-        ceiling = np.maximum(own, noise)
-    return Allowance(allowed, ceiling + gap.resolution, allowed < gap.resolution)
+    if not bound.explicit:
+        # A profile knows nothing finer than the numbers that the run computed in.
+        allowed = ceiling = own = np.maximum(own, gap.spacing)
+        # Nor has it measured more than `steady_steps`: beyond them it only guesses how rounding grows.
+        ceiling = np.where(updates > bound.steady_steps, MOST_WIDENING * own, own)
+        floor = noise_floor(comparison, gap)
+        if floor is not None:
+            noise = np.where(updates <= 0, 0.0, comparison.k * floor)
+            allowed = np.maximum(own, np.minimum(noise, MOST_WIDENING * own))
+            ceiling = np.maximum(ceiling, noise)
+    return Allowance(allowed, ceiling + gap.resolution, own, allowed < gap.resolution)
 
 
 def measure(gap: Gap, allowed: NDArray[np.float64], floor: NDArray[np.float64] | None = None) -> MetricGap:
@@ -163,6 +170,12 @@ def unjudged(gap: Gap, allowed: Allowance) -> str:
             f" {number(float(allowed.allowed[i]))} allowed at step {step}: log full precision, or give a bound of at"
             f" least {number(float((gap.absolute[i] + spacing) / gap.scale[i]))} relative"
         )
+    if gap.absolute[i] <= allowed.own[i] * MOST_WIDENING:
+        return (
+            f"{plural(int(unclear.size), 'step')} beyond the profile's bound, the first at step {step}, by less than"
+            f" {number(MOST_WIDENING)} times and after the steps that the profile was measured over: give a control,"
+            " or fewer steps, for rounding grows with training"
+        )
     return (
         f"{plural(int(unclear.size), 'step')} beyond {number(MOST_WIDENING)} times the profile's bound, the first at"
         f" step {step}, yet within the control's noise: the model is noisy, or both carry the same bug, and no leg"
@@ -175,7 +188,7 @@ def control_beyond(comparison: Comparison, gap: Gap) -> tuple[float, int]:
     control = comparison.control_gap(gap.metric)
     if control is None or not control.finite.any():
         return 0.0, 0
-    own = comparison.bound(gap.metric).allowed(comparison.updates(control.steps), control.baseline)
+    own = comparison.bound(gap.metric).allowed(comparison.updates(control.steps), control.scale)
     times = np.where(control.finite & (control.absolute > 0), control.absolute / own, 0.0)
     over = np.flatnonzero(times > 1)
     return float(times.max()), int(control.steps[over[0]]) if over.size else 0

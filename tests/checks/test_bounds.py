@@ -1,5 +1,7 @@
 """What is allowed: profiles, a person's bounds, the noise floor, and the precision of a log."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -133,6 +135,51 @@ def test_a_bound_does_not_grow_beyond_the_steps_that_anybody_measured() -> None:
     loss = 6 - steps / 2000
     wrong = np.where(steps >= 3000, loss * 1.5, loss)
     assert verdict(compare(leg("a", loss=loss), leg("b", loss=wrong), steps=5000)) is Verdict.FAIL
+
+
+def test_a_log_that_begins_late_is_not_allowed_more_than_any_run_that_was_measured() -> None:
+    steps = np.arange(100_000, 100_020)
+    legs = [
+        leg(n, curve("loss", LOSS * f, steps), curve("grad_norm", NORM * f, steps)) for n, f in (("a", 1), ("b", 2))
+    ]
+    assert verdict(compare(*legs)) is Verdict.FAIL
+
+
+def test_beyond_the_steps_that_were_measured_a_small_gap_is_inconclusive_and_a_large_one_fails() -> None:
+    steps = np.arange(100)
+    loss = 6 - steps / 50
+    for gap, expected in ((5e-4, Verdict.INCONCLUSIVE), (1e-2, Verdict.FAIL)):
+        jitter = np.where(steps > 60, gap * (-1.0) ** steps, 0.0)
+        legs = [leg("a", loss=loss), leg("b", loss=loss * (1 + jitter))]
+        assert verdict(compare(*legs, steps=100)) is expected
+
+
+def test_losses_logged_in_bf16_are_not_held_to_less_than_its_spacing_by_a_profile() -> None:
+    coarse = np.array([10.875, 10.75, 10.6875, 10.5, 10.4375, 10.25])
+    other = coarse.copy()
+    other[0] = 10.9375
+    legs = [leg(n, loss=v, grad_norm=NORM[:6]) for n, v in (("a", coarse), ("b", other))]
+    assert verdict(compare(*legs, profile=PROFILES["bf16"])) is Verdict.PASS
+    other[0] = 11.0
+    assert outcome(compare(*legs, profile=PROFILES["bf16"]), "forward").status is not Status.PASS
+
+
+def test_a_loss_of_exactly_zero_is_measured_against_the_run_s_size() -> None:
+    loss = LOSS.copy()
+    loss[7] = 0.0
+    other = loss.copy()
+    other[7] = 1e-12
+    comparison = compare(leg("a", loss=loss), leg("b", loss=other), steps=20)
+    assert verdict(comparison) is Verdict.PASS
+    assert outcome(comparison, "loss").gaps[0].worst == pytest.approx(1e-12 / (1e-3 * float(np.median(loss))))
+
+
+def test_a_recorder_s_file_without_an_end_is_of_a_run_that_broke_off() -> None:
+    whole = leg("a", loss=LOSS, grad_norm=NORM)
+    broken = replace(whole, curves=replace(whole.curves, finished=False))
+    comparison = compare(whole, broken)
+    assert verdict(comparison) is Verdict.INCONCLUSIVE
+    assert "never wrote its end" in run_checks(comparison)[0].reason
 
 
 def test_a_metric_that_a_person_named_and_nobody_judges_is_said_not_to_be_judged() -> None:

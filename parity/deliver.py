@@ -1,0 +1,50 @@
+"""A result to files, to the terminal, and to an exit code."""
+
+import os
+import sys
+
+from rich.console import Console
+
+from parity.checks.outcome import Verdict
+from parity.errors import DiskError, UsageError
+from parity.report.markdown import render_markdown
+from parity.report.terminal import render_terminal
+from parity.result import Result
+from parity.rundir import RunDirectory
+
+__all__ = ["deliver", "make_console"]
+
+
+class _Console(Console):
+    """A console that falls silent when its reader goes away, as `head` does: legs go on and results are written."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def make_console() -> Console:
+    """Standard output; a log file is no 80 columns wide."""
+    console = _Console(highlight=False)
+    return console if console.is_terminal else _Console(highlight=False, width=200)
+
+
+def deliver(result: Result, directory: RunDirectory | None, console: Console) -> int:
+    """Write result and report, print the verdict, and return the exit code.
+
+    The verdict is printed even if nothing could be written.
+
+    Raises:
+        DiskError: the files could not be written.
+    """
+    where, problem = None, None
+    if directory is not None:
+        try:
+            directory.write("result.json", result.dumps())
+            where = str(directory.write("report.md", render_markdown(result)))
+        except (UsageError, OSError) as error:
+            problem = str(error)
+    render_terminal(result, console, where)
+    if problem:
+        raise DiskError(f"the report could not be written: {problem}")
+    return Verdict(result.verdict).exit_code
