@@ -1,4 +1,4 @@
-"""Runs inside a leg and writes what it computed. Needs the standard library only."""
+"""Runs inside a leg and writes what it computed. Needs torch only, and that not before a model is watched."""
 
 from parity.record.recorder import FORMAT, Recorder
 

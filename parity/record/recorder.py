@@ -3,11 +3,18 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from parity.errors import UsageError
+
+if TYPE_CHECKING:
+    # Imported where they are needed: outside a leg, and where only curves are written, torch is not.
+    from torch import nn
+
+    from parity.record.observer import Observer
+    from parity.record.parts import Described
 
 __all__ = ["FORMAT", "Recorder"]
 
@@ -16,12 +23,19 @@ FORMAT = "parity.record/1"
 MESSAGE_LIMIT = 2000
 """Characters kept of an error's message: enough for any sentence, too few for a dumped tensor."""
 
+SKETCH_STEPS = "0,1,2"
+"""A sketch takes 0.7 KB a parameter; the steps before the first updates blur everything tell the most."""
+
 
 class Recorder:
     """Writes `rank-<r>.jsonl` into a leg's folder, or nothing when the leg is not being recorded.
 
+    Three calls are enough in a loop: `from_env`, `start` before the first step, and `step` after each optimizer
+    step. Recording never changes what is computed, and never communicates. Gradients are read at the first of
+    `gradients()`, `torch.nn.utils.clip_grad_norm_`, and the optimizer's step; the record says which.
+
     The file is created by the first call, whichever that is, and replaces an older one. It is opened for
-    each line and closed again, so a rank that dies leaves whole lines and nothing to flush.
+    each write and closed again, so a rank that dies leaves whole lines and nothing to flush.
 
     Args:
         folder: where the file goes; None makes every call do nothing.
@@ -29,6 +43,8 @@ class Recorder:
         world_size: ranks of the leg.
         run_id: identifies the run that started this leg.
         leg: the leg's name in its suite.
+        sketched: which steps' gradients are sketched, counted from 0 since `start` whatever the loop calls
+            them. Updates are sketched at all of these but the last.
     """
 
     def __init__(
@@ -39,35 +55,40 @@ class Recorder:
         world_size: int = 1,
         run_id: str | None = None,
         leg: str | None = None,
+        sketched: Sequence[int] = (0, 1, 2),
     ) -> None:
         self.path = None if folder is None else Path(folder) / f"rank-{rank}.jsonl"
         self.rank = rank
         self.world_size = world_size
         self.run_id = run_id
         self.leg = leg
+        self.sketched = tuple(sketched)
         self._begun = False
+        self._observer: Observer | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> "Recorder":
         """A recorder as the environment says; one that does nothing unless `PARITY_RECORD_DIR` is set.
 
         Args:
-            env: read instead of `os.environ`. `RANK` defaults to 0 and `WORLD_SIZE` to 1; `PARITY_RUN_ID`
-                and `PARITY_LEG` may be absent.
+            env: read instead of `os.environ`. `RANK` defaults to 0, `WORLD_SIZE` to 1 and
+                `PARITY_SKETCH_STEPS` to 0,1,2; `PARITY_RUN_ID` and `PARITY_LEG` may be absent.
 
         Raises:
-            UsageError: `RANK` or `WORLD_SIZE` is not a whole number.
+            UsageError: `RANK`, `WORLD_SIZE` or one of `PARITY_SKETCH_STEPS` is not a whole number.
         """
         env = os.environ if env is None else env
         folder = env.get("PARITY_RECORD_DIR")
         if not folder:
             return cls(None)
+        steps = env.get("PARITY_SKETCH_STEPS", SKETCH_STEPS)
         return cls(
             folder,
-            rank=_whole_number(env, "RANK", 0),
-            world_size=_whole_number(env, "WORLD_SIZE", 1),
+            rank=_whole_number("RANK", env.get("RANK", "0")),
+            world_size=_whole_number("WORLD_SIZE", env.get("WORLD_SIZE", "1")),
             run_id=env.get("PARITY_RUN_ID"),
             leg=env.get("PARITY_LEG"),
+            sketched=[_whole_number("PARITY_SKETCH_STEPS", one.strip()) for one in steps.split(",") if one.strip()],
         )
 
     @property
@@ -75,9 +96,68 @@ class Recorder:
         """Whether anything is written."""
         return self.path is not None
 
-    def start(self, environment: Mapping[str, object]) -> None:
-        """Say who writes, and in what environment: JSON values by name."""
-        self._write(
+    def start(
+        self,
+        model: "nn.Module | Sequence[nn.Module] | Mapping[str, object] | None" = None,
+        optimizer: Any = None,
+        *,
+        environment: Mapping[str, object] | None = None,
+        coordinates: Mapping[str, int] | None = None,
+        shards: "Mapping[str, Described] | None" = None,
+        names: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
+        layers: Sequence[int] | None = None,
+        experts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """Say who writes and with what it begins, and watch the model from now on.
+
+        DTensors say themselves which part this rank holds. A tensor that is tied to another is recorded once,
+        under its first name. Gradients and updates of sparse and low-precision tensors are measured in float64.
+
+        Args:
+            model: its initialised weights, split as they will be trained; a list if this rank has several
+                stages; None to write curves only. A mapping is taken for the environment.
+            optimizer: one, a list, or None.
+            environment: of the process, JSON values by name; completed by what torch says, if there is a model.
+            coordinates: this rank's place on each axis: {"dp": 0, "tp": 1}.
+            shards: which part of the whole tensor a plain parameter or buffer is, by name.
+            names: model-wide names by the module's own, where they differ, as in a pipeline stage; for several
+                modules one mapping for all or one each. Wrappers such as `_orig_mod.` are left out anyway.
+            layers: that this rank owns.
+            experts: that this rank owns, by module.
+
+        Raises:
+            UsageError: the model cannot be described as it was told to; the message says which parameter.
+        """
+        if not self.active:
+            return
+        about = dict(environment or {})
+        if isinstance(model, Mapping):
+            about |= model
+            model = None
+        more: dict[str, object] = {} if coordinates is None else {"coordinates": dict(coordinates)}
+        lines: list[dict[str, object]] = []
+        if model is None:
+            if optimizer is not None:
+                raise UsageError("start: an optimizer, but no model; give the model whose parameters it trains")
+        else:
+            from parity.record.watching import watch
+
+            self._detach()
+            modules = list(model) if isinstance(model, (list, tuple)) else [model]
+            watched = watch(
+                modules,
+                optimizer if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer],
+                environment=about,
+                shards=shards or {},
+                names=[names or {}] * len(modules) if names is None or isinstance(names, Mapping) else list(names),
+                layers=layers,
+                experts=experts,
+                world_size=self.world_size,
+                sketched=self.sketched,
+            )
+            about, lines, self._observer = watched
+            more.setdefault("coordinates", {})
+        start = _line(
             "start",
             format=FORMAT,
             run_id=self.run_id,
@@ -85,8 +165,17 @@ class Recorder:
             rank=self.rank,
             world_size=self.world_size,
             time=time.time(),
-            environment=dict(environment),
+            environment=about,
+            **more,
         )
+        self._write(start, *map(_compact, lines))
+
+    def gradients(self) -> None:
+        """Have this step's gradients read now: after the backward pass of the last micro-batch, once they are
+        summed over the ranks and before they are clipped. Only needed where neither torch's own clipping nor
+        the optimizer's step is the right moment."""
+        if self._observer is not None:
+            self._observer.read_gradients("gradients()")
 
     def step(
         self,
@@ -95,49 +184,87 @@ class Recorder:
         loss: SupportsFloat,
         grad_norm: SupportsFloat | None = None,
         lr: SupportsFloat | None = None,
+        batch: object = None,
+        micro_batches: int | None = None,
         **other_metrics: SupportsFloat | None,
     ) -> None:
-        """Write a step's metrics at full precision.
+        """Write a step: its metrics at full precision, its data's hash, its gradients and its update.
 
         Args:
             step: counts from 0.
             loss: of the whole global batch, before this step's update.
-            grad_norm: L2 norm of the whole gradient before clipping.
+            grad_norm: L2 norm of the whole gradient before clipping. None takes the norm that
+                `torch.nn.utils.clip_grad_norm_` returned, if it was called once for everything.
             lr: learning rate of this step's update.
+            batch: what this data-parallel rank trained on: a micro-batch or a list of them, each a tensor, or
+                a mapping, dataclass or tuple of tensors with samples along dimension 0. A list is always one
+                of micro-batches.
+            micro_batches: how many there were, where `batch` does not tell; recorded with it.
             other_metrics: further curves by name. A metric that is None is left out, so that it reads as
                 absent; NaN and infinities are written as `json` writes them.
+
+        Raises:
+            UsageError: the batch is not as described above.
         """
+        if not self.active:
+            return
+        made: list[dict[str, object]] = []
+        if self._observer is not None or batch is not None:
+            from parity.record.watching import step_lines
+
+            made, clip_norm = step_lines(step, self._observer, batch, micro_batches)
+            grad_norm = clip_norm if grad_norm is None else grad_norm
         metrics = {"loss": loss, "grad_norm": grad_norm, "lr": lr, **other_metrics}
         numbers = {name: _number(value) for name, value in metrics.items() if value is not None}
-        self._write("step", step=step, **numbers, time=time.time())
+        self._write(*map(_compact, made), _line("step", step=step, **numbers, time=time.time()))
 
     def error(self, exc: BaseException) -> None:
         """Write what ended the leg, as one line of at most 2000 characters; also before `start`."""
+        self._detach()
         message = " ".join(str(exc).split())[:MESSAGE_LIMIT]
-        self._write("error", type=type(exc).__name__, message=message, time=time.time())
+        self._write(_line("error", type=type(exc).__name__, message=message, time=time.time()))
 
     def end(self, steps: int) -> None:
-        """Say that the leg finished, and after how many steps."""
-        self._write("end", steps=steps, time=time.time())
+        """Say that the leg finished, and after how many steps. The model is no longer watched."""
+        self._detach()
+        self._write(_line("end", steps=steps, time=time.time()))
 
-    def _write(self, kind: str, **fields: object) -> None:
+    def _detach(self) -> None:
+        if self._observer is not None:
+            self._observer.detach()
+            self._observer = None
+
+    def _write(self, *lines: str) -> None:
         if self.path is None:
             return
-        line = json.dumps({"kind": kind, **fields}) + "\n"
         if not self._begun:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: a line reaches the file in one write, so a reader never sees half of it.
-        with self.path.open("ab" if self._begun else "wb", buffering=0) as file:
-            file.write(line.encode())
+        # Unbuffered: lines reach the file in one write, so a reader never sees half of one. By descriptor because
+        # opening a file object takes five times as long, every step.
+        mode = os.O_APPEND if self._begun else os.O_TRUNC
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o666)
+        try:
+            rest = memoryview("".join(lines).encode())
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        finally:
+            os.close(descriptor)
         self._begun = True
+
+
+def _line(kind: str, **fields: object) -> str:
+    return json.dumps({"kind": kind, **fields}) + "\n"
+
+
+def _compact(line: Mapping[str, object]) -> str:
+    return json.dumps(line, separators=(",", ":")) + "\n"
 
 
 def _number(value: SupportsFloat) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def _whole_number(env: Mapping[str, str], name: str, default: int) -> int:
-    text = env.get(name, str(default))
+def _whole_number(name: str, text: str) -> int:
     if not text.isdecimal():
         raise UsageError(f"{name}: {text!r} is not a whole number")
     return int(text)
