@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks import run_checks
-from parity.checks.comparison import Comparison, Gap
+from parity.checks.comparison import Comparison, Gap, named_steps
 from parity.checks.floor import noise_floor
 from parity.checks.verdict import of_outcomes, summary
 from parity.checks.within import allowance, measure
@@ -85,7 +85,7 @@ def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
 def _all_steps(comparison: Comparison, metric: str) -> NDArray[np.int64]:
     """Every step that baseline or candidate has, so that a table shows where one of them ends."""
     curves = [leg.curve(metric) for leg in (comparison.baseline, comparison.candidate)]
-    return np.unique(np.concatenate([curve.steps for curve in curves if curve is not None]))
+    return named_steps(curve for curve in curves if curve is not None)
 
 
 def _around(steps: NDArray[np.int64], centre: int) -> list[int]:

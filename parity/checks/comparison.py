@@ -1,6 +1,6 @@
 """What a check is given: the legs of one comparison, and their gaps step by step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from parity.curves.curve import Curve, LegCurves
 from parity.layout import Layout
 from parity.records.record import LegRecords
 
-__all__ = ["DEFAULT_K", "JUDGED", "Comparison", "Gap", "Leg", "LogEvidence", "gap_between"]
+__all__ = ["DEFAULT_K", "JUDGED", "Comparison", "Gap", "Leg", "LogEvidence", "gap_between", "named_steps"]
 
 # The metrics that checks judge against bounds. `same_data` compares `lr`; of others a passing summary says that they
 # were not judged.
@@ -123,12 +123,29 @@ def gap_between(metric: str, baseline: Leg, other: Leg) -> Gap | None:
     left, right = baseline.curve(metric), other.curve(metric)
     if left is None or right is None:
         return None
-    steps, i, j = np.intersect1d(left.steps, right.steps, assume_unique=True, return_indices=True)
+    if np.array_equal(left.steps, right.steps):
+        steps, a, b = left.steps, left.values, right.values
+    else:
+        steps, i, j = np.intersect1d(left.steps, right.steps, assume_unique=True, return_indices=True)
+        a, b = left.values[i], right.values[j]
     if not steps.size:
         return None
-    a, b = left.values[i], right.values[j]
     resolution = np.maximum(left.resolution.at(a), right.resolution.at(b))
     return Gap(metric, steps, a, b, resolution, np.maximum(_bfloat16_spacing(a), _bfloat16_spacing(b)))
+
+
+def named_steps(curves: Iterable[Curve]) -> NDArray[np.int64]:
+    """Every step that any of the curves names, with a value or without: int64, sorted."""
+    named: list[NDArray[np.int64]] = []
+    for curve in curves:
+        # Curves mostly share their steps, and a union of 100,000 is not cheap.
+        if not named or not np.array_equal(curve.steps, named[0]):
+            named.append(curve.steps)
+        if curve.missing:
+            named.append(np.asarray(curve.missing, dtype=np.int64))
+    if len(named) < 2:
+        return named[0] if named else np.array([], dtype=np.int64)
+    return np.unique(np.concatenate(named))
 
 
 def _bfloat16_spacing(values: NDArray[np.float64]) -> NDArray[np.float64]:

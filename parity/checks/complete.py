@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.checks.comparison import Comparison, Leg
+from parity.checks.comparison import Comparison, Leg, named_steps
 from parity.checks.outcome import Kind, Outcome, Status
 from parity.checks.words import number, plural, spans
 
@@ -18,13 +18,9 @@ def check(comparison: Comparison) -> Outcome:
         problems.append("no leg has a loss")
     expected = comparison.expected_steps
     if expected is None:
-        every = [
-            np.concatenate([curve.steps, np.asarray(curve.missing, dtype=np.int64)])
-            for leg in legs
-            for metric in metrics
-            if (curve := leg.curve(metric)) is not None
-        ]
-        expected = np.unique(np.concatenate(every)) if every else np.array([], dtype=np.int64)
+        expected = named_steps(
+            curve for leg in legs for metric in metrics if (curve := leg.curve(metric)) is not None
+        )
     for leg in legs:
         for metric in metrics:
             problems += _problems(leg, metric, expected)
@@ -47,13 +43,14 @@ def _problems(leg: Leg, metric: str, expected: np.ndarray[tuple[int], np.dtype[n
     if curve is None:
         return [f"{leg.name} has no {metric}"]
     found = []
-    absent = np.setdiff1d(expected, curve.steps)
+    same = np.array_equal(expected, curve.steps)
+    absent = expected[:0] if same else np.setdiff1d(expected, curve.steps, assume_unique=True)
     if absent.size:
         found.append(
             f"{leg.name} lacks {metric} at {absent.size} of {plural(int(expected.size), 'step')}"
             f" ({spans(absent.tolist())})"
         )
-    extra = np.setdiff1d(curve.steps, expected)
+    extra = expected[:0] if same else np.setdiff1d(curve.steps, expected, assume_unique=True)
     if extra.size:
         found.append(
             f"{leg.name} has {plural(int(extra.size), 'step')} of {metric} too many ({spans(extra.tolist())})"

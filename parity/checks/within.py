@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.comparison import Comparison, Gap
+from parity.checks.comparison import Comparison, Gap, named_steps
 from parity.checks.floor import noise_floor
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.words import number, plural
@@ -212,12 +212,11 @@ def _lacking(comparison: Comparison, metric: str, gap: Gap) -> str:
     if not_finite:
         return f"{plural(not_finite, 'step')} not finite"
     curves = [leg.curve(metric) for leg in (comparison.baseline, comparison.candidate)]
-    stepped = [curve.steps for curve in curves if curve is not None]
     wanted = comparison.expected_steps
     if wanted is None:
-        named = [np.asarray(curve.missing, dtype=np.int64) for curve in curves if curve is not None]
-        wanted = np.unique(np.concatenate([*stepped, *named]))
-    absent = int(np.setdiff1d(wanted, gap.steps).size)
+        wanted = named_steps(curve for curve in curves if curve is not None)
+    whole = np.array_equal(wanted, gap.steps)
+    absent = 0 if whole else int(np.setdiff1d(wanted, gap.steps, assume_unique=True).size)
     if absent:
         return f"{absent} of {plural(int(wanted.size), 'step')} not in both legs"
     conflicts = sum(len(curve.conflicts) for curve in curves if curve is not None)
