@@ -380,3 +380,9 @@ def test_a_hash_routed_layer_on_the_second_stage_without_its_token_ids_is_caught
     done = parity("run", "embedded/deepseek-v4-pp2-ids-dropped", "--steps", 4, "--out", tmp_path / "out")
     assert done.returncode == 1, done.stdout + done.stderr
     assert outcome_of(tmp_path / "out", "forward")["status"] == "fail"
+    named = outcome_of(tmp_path / "out", "layout")
+    assert named["status"] == "fail"
+    assert (
+        "pp2: layers.2.moe.router has experts by score on rank 1, where pp1 has experts by token id"
+        in named["reason"]
+    )

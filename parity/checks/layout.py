@@ -24,6 +24,7 @@ def check(comparison: Comparison) -> Outcome:
             proven.append(f"{leg.name} {source}")
         elif leg.layout is not None and leg.layout.world_size > 1:
             unproven.append(leg.name)
+    problems += _traits(comparison)
     if problems:
         return Outcome("layout", Kind.PARITY, Status.FAIL, "; ".join(problems), True)
     if not asked:
@@ -39,6 +40,27 @@ def check(comparison: Comparison) -> Outcome:
             )
         return Outcome("layout", Kind.PARITY, Status.NOT_RUN, reason, required)
     return Outcome("layout", Kind.PARITY, Status.PASS, "; ".join(proven) or "every leg has one rank", required)
+
+
+def _traits(comparison: Comparison) -> list[str]:
+    """Modules that compute by another rule than in the baseline, such as a layer that fell back to another router."""
+    baseline, problems = comparison.baseline, []
+    expected = {
+        name: text
+        for rank in (baseline.records.ranks if baseline.records else ())
+        for name, text in rank.traits.items()
+    }
+    for leg in comparison.legs():
+        for rank in leg.records.ranks if leg.records else ():
+            odd = [name for name, text in rank.traits.items() if expected.get(name, text) != text]
+            if odd:
+                more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+                problems.append(
+                    f"{leg.name}: {odd[0]} has {rank.traits[odd[0]]} on rank {rank.rank}, where {baseline.name} has"
+                    f" {expected[odd[0]]}{more}"
+                )
+                break
+    return problems
 
 
 def _claims_differ(legs: list[Leg]) -> bool:

@@ -218,6 +218,13 @@ class Recorder:
         numbers = {name: _number(value) for name, value in metrics.items() if value is not None}
         self._write(*map(_compact, made), _line("step", step=step, **numbers, time=time.time()))
 
+    def traits(self, traits: Mapping[str, str]) -> None:
+        """Say how parts of the model really computed, where a layout must not change it: which kernel or rule, by the
+        module's model-wide name. Two legs in which a module's trait differs do not compute the same thing.
+        """
+        if traits:
+            self._write(_line("traits", traits=dict(traits)))
+
     def error(self, exc: BaseException) -> None:
         """Write what ended the leg, as one line of at most 2000 characters; also before `start`."""
         self._detach()

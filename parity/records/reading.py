@@ -92,6 +92,10 @@ class _Step(_Line):
     grad_norm: float | None = None
 
 
+class _Traits(_Line):
+    traits: dict[Annotated[str, Field(max_length=1000)], Annotated[str, Field(max_length=200)]]
+
+
 _KINDS: dict[str, type[_Line]] = {
     "start": _Start,
     "model": _Model,
@@ -99,6 +103,7 @@ _KINDS: dict[str, type[_Line]] = {
     "update": _Taken,
     "batch": _Batch,
     "step": _Step,
+    "traits": _Traits,
 }
 
 
@@ -169,6 +174,7 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         updates={one.step: _fingerprints(source, one, len(parameters)) for one in lines["update"]},
         batches={one.step: Batch(int(one.hash, 16), one.samples, one.micro_batches) for one in lines["batch"]},
         grad_norms={one.step: one.grad_norm for one in lines["step"] if one.grad_norm is not None},
+        traits={name: text for one in lines["traits"] for name, text in one.traits.items()},
         has_model=model is not None,
     )
 

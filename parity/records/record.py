@@ -117,6 +117,7 @@ class RankRecord:
         experts: the experts it owns, by module, where said.
         gradients, updates, batches: by step.
         grad_norms: by step, as this rank logged it.
+        traits: how modules really computed, by name, where a layout must not change it.
         has_model: whether the file describes a model at all.
     """
 
@@ -133,6 +134,7 @@ class RankRecord:
     updates: Mapping[int, Fingerprints] = field(default_factory=dict)
     batches: Mapping[int, Batch] = field(default_factory=dict)
     grad_norms: Mapping[int, float] = field(default_factory=dict)
+    traits: Mapping[str, str] = field(default_factory=dict)
     has_model: bool = False
 
     @cached_property

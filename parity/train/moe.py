@@ -24,6 +24,7 @@ __all__ = [
     "Routing",
     "SharedExpert",
     "hash_table",
+    "routing",
     "set_auxiliary_loss",
     "take_auxiliary_loss",
     "update_biases",
@@ -74,6 +75,8 @@ class Router(nn.Module):
         super().__init__()
         self.top_k = top_k
         self.fall_back = fall_back
+        self.routed_by = ""
+        """What the last forward pass chose experts by."""
         self.weight = nn.Parameter(torch.empty(experts, hidden))
         self.register_buffer("table", table)
         # Added to the scores in the choice alone, never to the weights, and moved by `update_biases` instead of by
@@ -91,7 +94,9 @@ class Router(nn.Module):
             ValueError: this layer is routed by token ids and got none.
         """
         scores = F.softplus(F.linear(widen(x), self.weight)).sqrt()
-        if self.table is None or (tokens is None and self.fall_back):
+        by_score = self.table is None or (tokens is None and self.fall_back)
+        self.routed_by = "score" if by_score else "token id"
+        if by_score:
             biased = scores.detach()
             if self.e_score_correction_bias is not None:
                 biased = biased + self.e_score_correction_bias
@@ -244,6 +249,12 @@ def set_auxiliary_loss(model: nn.Module, scale: float) -> None:
     choose by score. The others could not balance anything. 0 does without."""
     for block in _blocks(model):
         block.aux_scale = scale if block.router.table is None else 0.0
+
+
+def routing(model: nn.Module) -> dict[str, str]:
+    """What each router of a model chose experts by, in words, by its name."""
+    routers = {name: module for name, module in model.named_modules() if isinstance(module, Router)}
+    return {name: f"experts by {router.routed_by}" for name, router in routers.items()}
 
 
 def take_auxiliary_loss(model: nn.Module) -> float:

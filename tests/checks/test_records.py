@@ -271,6 +271,16 @@ def test_experts_owned_twice_fail() -> None:
     assert_fails(layout.check(comparison(candidate, "ep2")), "are not spread over 2 owners once each")
 
 
+def test_a_layer_that_fell_back_to_another_router_is_named() -> None:
+    candidate, baseline = pp2(), plain_run()
+    baseline.traits = [{"layers.2.moe.router": "experts by token id"}]
+    candidate.traits = [{}, {"layers.2.moe.router": "experts by score"}]
+    assert_fails(
+        layout.check(comparison(candidate, "pp2", baseline)),
+        "pp2: layers.2.moe.router has experts by score on rank 1, where base has experts by token id",
+    )
+
+
 def test_fewer_ranks_than_asked_for_fail() -> None:
     candidate = tp3()
     candidate.coordinates = candidate.coordinates[:2]

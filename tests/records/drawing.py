@@ -95,6 +95,7 @@ class Drawn:
     optimizer: dict[str, object] = field(default_factory=lambda: dict(ADAMW))
     state_step: float = 0.0
     read: str = "before clipping"
+    traits: list[dict[str, str]] | None = None
 
 
 def draw(leg: Drawn) -> LegRecords:
@@ -151,5 +152,6 @@ def _rank(leg: Drawn, rank: int) -> RankRecord:
         updates={step: taken("updates", whole) for step, whole in leg.updates.items()},
         batches=leg.batches.get(rank, {}),
         grad_norms=leg.grad_norms.get(rank, total),
+        traits=leg.traits[rank] if leg.traits else {},
         has_model=True,
     )

@@ -19,6 +19,7 @@ SKETCH = base64.b64encode(np.arange(64, dtype="<f8").tobytes()).decode()
 GRADIENTS = {"kind": "gradients", "step": 0, "read": "before clipping", "norms": [3.0], "sketch": SKETCH}
 UPDATE = {"kind": "update", "step": 0, "norms": [None], "hashes": ["00000000000000aa"]}
 BATCH = {"kind": "batch", "step": 0, "hash": "000000000000000b", "samples": 4, "micro_batches": 2}
+TRAITS = {"kind": "traits", "traits": {"layers.2.moe.router": "experts by token id"}}
 STEP = {"kind": "step", "step": 0, "loss": 6.0, "grad_norm": 3.0}
 
 
@@ -33,7 +34,7 @@ def read(tmp_path: Path) -> tuple[LegRecords | None, list[str]]:
 
 
 def test_everything_that_the_recorder_writes_is_read(tmp_path: Path) -> None:
-    records, notes = read(written(tmp_path, START, MODEL, GRADIENTS, UPDATE, BATCH, STEP))
+    records, notes = read(written(tmp_path, START, MODEL, GRADIENTS, UPDATE, BATCH, TRAITS, STEP))
     assert notes == []
     assert records is not None
     rank = records.ranks[0]
@@ -41,6 +42,7 @@ def test_everything_that_the_recorder_writes_is_read(tmp_path: Path) -> None:
     assert rank.layers == (0, 1)
     assert rank.batches[0].hash == 11
     assert rank.grad_norms == {0: 3.0}
+    assert rank.traits == TRAITS["traits"]
     assert rank.updates[0].hashes == (0xAA,)
     assert records.state_hash("w") == 0xFF
     assert records.norms("gradients", 0) == {"w": 3.0}
@@ -123,7 +125,7 @@ values = st.recursive(
 
 
 @given(
-    base=st.sampled_from([START, MODEL, GRADIENTS, UPDATE, BATCH, STEP]),
+    base=st.sampled_from([START, MODEL, GRADIENTS, UPDATE, BATCH, TRAITS, STEP]),
     changes=st.dictionaries(
         st.sampled_from(
             ["rank", "world_size", "parameters", "norms", "sketch", "hashes", "step", "experts", "layers"]
