@@ -82,9 +82,11 @@ class Trainer:
         """What this rank holds, by the names of the whole model."""
         self.pipeline: pipeline_parallel.Pipeline | None = None
         if mesh.size("pp") > 1:
-            like = self._mine(batches(options, seed, 0))[0]
+            like = self._stretches(self._dealt(batches(options, seed, 0)))[0]
             self.pipeline = pipeline_parallel.Pipeline(self.model, options, mesh.comm("pp"), device, like)
         self.optimizer = _optimizer(self.model, options)
+        self.dealt: list[Batch] = []
+        """The samples of each micro-batch of the last step that this data parallel rank had, whole."""
 
     def backward(self, step: int) -> float:
         """Compute a step's gradients over all its micro-batches.
@@ -96,7 +98,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         whole = batches(self.options, self.seed, step)
         tokens = sum(int((batch.labels != IGNORED).sum()) for batch in whole)
-        micro = self._mine(whole)
+        self.dealt = self._dealt(whole)
+        micro = self._stretches(self.dealt)
         loss = self._backward(micro, tokens) if self.pipeline is None else self.pipeline.backward(micro, tokens)
         gradients.sum_partial(self.parameters, self.shards, self.mesh, self.narrow)
         if self.tied:
@@ -124,11 +127,20 @@ class Trainer:
         mine = torch.tensor(moe.take_auxiliary_loss(self.model), dtype=torch.float64, device=self.device)
         return self.mesh.comm("pp").sum(self.mesh.comm("tokens").sum(mine)).item()
 
-    def _mine(self, micro: list[Batch]) -> list[Batch]:
-        """This rank's part of each micro-batch."""
-        data, cp = self.mesh.comm("data"), self.mesh.comm("cp")
+    def layers(self) -> list[int]:
+        """Indices in the whole model of the layers that this rank computes."""
+        return [int(name) for name, _ in self.model.layers.named_children()]
+
+    def _dealt(self, micro: list[Batch]) -> list[Batch]:
+        """This data parallel rank's samples of each micro-batch."""
+        data = self.mesh.comm("data")
+        return [batch.part(data.rank, data.size) for batch in micro]
+
+    def _stretches(self, micro: list[Batch]) -> list[Batch]:
+        """This context parallel rank's tokens of each sample."""
+        cp = self.mesh.comm("cp")
         tokens = span(self.options.seq_len, cp.size, cp.rank)
-        return [batch.part(data.rank, data.size).stretch(*tokens) for batch in micro]
+        return [batch.stretch(*tokens) for batch in micro]
 
     def _backward(self, micro: list[Batch], tokens: int) -> float:
         total = 0.0
@@ -157,17 +169,36 @@ def train(
         steps: optimizer steps.
         seed: of the weights and the data.
         device: where.
-        recorder: gets the curves.
+        recorder: gets the curves, and watches the model.
         environment: of the process, for the record; completed by what the model adds.
     """
     trainer = Trainer(options, seed=seed, device=device, mesh=mesh)
-    layout = mesh.layout.sizes()
-    recorder.start({**environment, "dtype": options.dtype, "layout": layout, "parameters": trainer.size})
+    about = {"dtype": options.dtype, "layout": mesh.layout.sizes(), "parameters": trainer.size}
+    recorder.start(
+        trainer.model,
+        trainer.optimizer,
+        environment={**environment, **about},
+        coordinates=mesh.coordinates,
+        shards=trainer.shards,
+        layers=trainer.layers(),
+        experts=expert_parallel.held(trainer.model, trainer.shards) or None,
+    )
     for step in range(steps):
         loss = trainer.backward(step)
+        recorder.gradients()
         norm = trainer.grad_norm()
         trainer.update(norm)
-        recorder.step(step, loss=loss, grad_norm=norm, lr=options.lr, aux_loss=trainer.auxiliary_loss())
+        recorder.step(
+            step,
+            loss=loss,
+            grad_norm=norm,
+            lr=options.lr,
+            batch=trainer.dealt,
+            micro_batches=options.accumulate,
+            aux_loss=trainer.auxiliary_loss(),
+        )
+        if step == 0:
+            recorder.traits(moe.routing(trainer.model))
         if mesh.rank == 0:
             # Flushed line by line: a rank that is killed leaves what it has done.
             print(f"step {step} loss {loss:.6f} grad_norm {norm:.4f} lr {options.lr:g}", flush=True)

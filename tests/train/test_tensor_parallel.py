@@ -101,7 +101,8 @@ def test_ranks_record_the_same_curve_and_parameters_they_share_stay_equal() -> N
 def test_every_rank_records_itself() -> None:
     ranks = records(SMALL, Layout(tp=3), 2)
     for rank, lines in enumerate(ranks):
-        assert [line["kind"] for line in lines] == ["start", "step", "step", "end"]
+        curves = ("start", "step", "end")
+        assert [line["kind"] for line in lines if line["kind"] in curves] == ["start", "step", "step", "end"]
         assert (lines[0]["rank"], lines[0]["world_size"], lines[0]["leg"]) == (rank, 3, "leg")
         assert lines[0]["environment"]["layout"]["tp"] == 3
         assert lines[0]["environment"]["backend"] == "gloo"
