@@ -1,6 +1,7 @@
 """What kind of parameter a name stands for, in the names that frameworks give."""
 
 import re
+from collections.abc import Collection
 
 __all__ = ["GROUPS", "group_of"]
 
@@ -24,6 +25,13 @@ GROUPS = (*(name for name, _ in _PATTERNS), "other")
 _COMPILED = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _PATTERNS)
 
 
-def group_of(name: str) -> str:
-    """The group of a parameter by its name; `other` where no pattern knows it."""
+def group_of(name: str, names: Collection[str] = ()) -> str:
+    """The group of a parameter by its name; `other` where no pattern knows it.
+
+    Args:
+        name: the parameter.
+        names: those of the whole model. A `gate` beside an `up` is half of a gated MLP; alone it is a router.
+    """
+    if name.endswith("gate.weight") and name.removesuffix("gate.weight") + "up.weight" in names:
+        return "shared experts" if "shared" in name else "mlp"
     return next((group for group, pattern in _COMPILED if pattern.search(name)), "other")

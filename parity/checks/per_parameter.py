@@ -68,7 +68,7 @@ def judge_parameters(comparison: Comparison, check: str, kind: str, bound: Param
         reason,
         required,
         (_numbers(kind, worst, whole, over),),
-        parameters=tuple(sorted(over or first, key=lambda gap: -gap.times_allowed)[:_NAMED]),
+        parameters=_named(over or first),
         shares=_shares(first),
     )
 
@@ -108,7 +108,7 @@ def _at_step(
         gaps.append(
             ParameterGap(
                 name=name,
-                group=group_of(name),
+                group=group_of(name, left.keys()),
                 step=step,
                 distance=distance,
                 ratio=other_norms[name] / norms[name] if norms[name] else (1.0 if not other_norms[name] else np.inf),
@@ -155,6 +155,14 @@ def _floors(
 def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(np.clip(np.dot(a, b) / size, -1.0, 1.0)) if size else 1.0
+
+
+def _named(gaps: list[ParameterGap]) -> tuple[ParameterGap, ...]:
+    """The parameters furthest out, and those with the largest share of the error, furthest out first."""
+    furthest = sorted(gaps, key=lambda gap: -gap.times_allowed)
+    largest = sorted(gaps, key=lambda gap: -gap.share)
+    chosen = {(gap.name, gap.step) for gap in (*furthest[: _NAMED // 2], *largest[: _NAMED // 2])}
+    return tuple(gap for gap in furthest if (gap.name, gap.step) in chosen)
 
 
 def _shares(gaps: list[ParameterGap]) -> tuple[tuple[str, float], ...]:

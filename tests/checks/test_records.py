@@ -481,3 +481,16 @@ def test_records_in_one_leg_alone_are_inconclusive() -> None:
 )
 def test_groups_of_names_that_frameworks_give(name: str, group: str) -> None:
     assert group_of(name) == group
+
+
+def test_a_gate_beside_an_up_is_half_of_a_gated_mlp_and_no_router() -> None:
+    names = ["layers.0.mlp.gate.weight", "layers.0.mlp.up.weight", "layers.1.mlp.gate.weight"]
+    assert [group_of(name, names) for name in names] == ["mlp", "mlp", "router"]
+
+
+def test_the_parameter_with_the_largest_share_of_the_error_is_named_though_others_are_further_out() -> None:
+    candidate = tp3()
+    big, small = "embed.weight", "norm.weight"
+    candidate.gradients = {0: {n: v * (2.0 if n == small else 1.01 if n == big else 1.5) for n, v in MODEL.items()}}
+    named = {one.name for one in gradients.check(comparison(candidate)).parameters}
+    assert {big, small} <= named
