@@ -12,7 +12,7 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {OTHERS!r}:
-            raise ImportError(name)
+            raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Refuse())
 import torch
 from parity.record import Recorder
