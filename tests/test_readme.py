@@ -87,6 +87,12 @@ def test_every_key_of_a_suite_and_of_a_leg_is_told() -> None:
     assert set(Leg.model_fields) <= set(ticked(sentence))
 
 
+def test_every_recipe_is_told() -> None:
+    folder = ROOT / "parity" / "recipes"
+    recipes = {str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.yml")}
+    assert {name for row in table("recipe") for name in ticked(row[0])} == recipes - {"embedded/tensor-parallel"}
+
+
 def test_exit_codes_are_told() -> None:
     assert [row[1] for row in table("verdict")] == ["0", "1", "2", "3", "4"]
 

@@ -1,4 +1,4 @@
-"""The recorder goes into other people's images, which have torch (and what torch imports) and nothing else of ours."""
+"""The recorder goes into other people's images, which have torch and what torch imports, and nothing else."""
 
 import subprocess
 import sys
