@@ -88,6 +88,10 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
         status: LegStatus = "no curve" if leg.status == "finished" else leg.status
         return _Found(leg.model_copy(update={"status": status, "error": leg.error or problem}), None, "broken")
     records, odd = read_records(directory.leg(name), directory.path)
+    foreign = [r for r in (records.ranks if records else ()) if r.run_id and (r.run_id, r.leg) != (leg.run_id, name)]
+    if foreign:
+        error = f"the record of rank {foreign[0].rank} is of leg {foreign[0].leg} of run {foreign[0].run_id}"
+        return _Found(leg.model_copy(update={"status": "no curve", "error": error}), None, "broken")
     leg = leg.model_copy(
         update={
             "format": curves.format,

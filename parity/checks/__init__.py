@@ -23,7 +23,7 @@ from parity.checks import (
     update,
 )
 from parity.checks.comparison import Comparison
-from parity.checks.outcome import Outcome
+from parity.checks.outcome import Outcome, Status, Verdict
 
 __all__ = ["CHECKS", "run_checks"]
 
@@ -47,6 +47,10 @@ _MODULES: tuple[ModuleType, ...] = (
     control,
 )
 
+# Checks that a difference in start or data decides, and those that then say nothing more.
+_START = ("initial_state", "same_data")
+_FOLLOWS = ("forward", "loss", "grad_norm", "gradients", "update", "drift", "control")
+
 CHECKS = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
 
 
@@ -55,4 +59,19 @@ CHECKS = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
 def run_checks(comparison: Comparison) -> tuple[Outcome, ...]:
     """Every check's outcome, in the order of `CHECKS`. What the comparison requires is required, whatever it says."""
     outcomes = [module.check(comparison) for module in _MODULES]
+    other = [
+        one
+        for one in outcomes
+        if one.check in _START and one.status is Status.FAIL and one.verdict is not Verdict.FAIL
+    ]
+    if other:
+        # Runs that start from other weights or train on other samples differ for that reason alone.
+        outcomes = [_not_judged(one) if one.check in _FOLLOWS else one for one in outcomes]
     return tuple(replace(one, required=one.required or one.check in comparison.required) for one in outcomes)
+
+
+def _not_judged(outcome: Outcome) -> Outcome:
+    if outcome.status is not Status.FAIL:
+        return outcome
+    reason = f"not judged, for the legs differ in their start or their data: {outcome.reason}"
+    return replace(outcome, status=Status.NOT_RUN, reason=reason)

@@ -29,6 +29,7 @@ def check(comparison: Comparison) -> Outcome:
         for leg in legs
         if leg.curves.finished is False
     ]
+    problems += [problem for leg in legs for problem in _ranks(leg)]
     problems += _shift(comparison)
     if problems:
         return Outcome("complete", Kind.COMPARABILITY, Status.FAIL, "; ".join(problems))
@@ -72,3 +73,23 @@ def _shift(comparison: Comparison) -> list[str]:
         f"{comparison.candidate.name} counts steps from {int(candidate.steps[0])} where {comparison.baseline.name}"
         f" counts from {int(baseline.steps[0])}: say `first_step` if these are the same steps"
     ]
+
+
+def _ranks(leg: Leg) -> list[str]:
+    """Ranks whose records are missing or stop before the others'."""
+    # A recorder that was given no model only logs, which rank 0 may do alone.
+    if leg.records is None or not any(rank.has_model for rank in leg.records.ranks):
+        return []
+    ranks = leg.records.ranks
+    world = max(rank.world_size for rank in ranks)
+    missing = sorted(set(range(world)) - {rank.rank for rank in ranks})
+    if missing or len(ranks) != world:
+        return [f"{leg.name}: {len(ranks)} of {plural(world, 'rank')} left a readable record, not {spans(missing)}"]
+    every = set().union(*(rank.losses for rank in ranks))
+    short = [rank for rank in ranks if rank.losses.keys() != every]
+    if short:
+        return [f"{leg.name} recorded {len(short[0].losses)} of {plural(len(every), 'step')} on rank {short[0].rank}"]
+    unended = [rank.rank for rank in ranks if not rank.ended]
+    if unended and len(unended) < len(ranks):
+        return [f"{leg.name} never wrote its end on rank {spans(unended)}"]
+    return []

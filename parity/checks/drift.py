@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.checks.comparison import Comparison, Gap
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
-from parity.checks.within import MOST_WIDENING
+from parity.checks.within import DOUBT, MOST_WIDENING
 from parity.checks.words import number
 
 __all__ = ["check", "growth", "lean"]
@@ -56,7 +56,7 @@ def check(comparison: Comparison) -> Outcome:
         return Outcome("drift", Kind.PARITY, Status.NOT_RUN, reason, required=False)
     status = Status.FAIL if failed else Status.NOT_RUN if unclear else Status.PASS
     if status is Status.NOT_RUN:
-        words.append("no leg here tells noise from a bug that the control carries too")
+        words.append("not by enough to tell a fault from rounding, or from a bug that the control carries too")
     return Outcome("drift", Kind.PARITY, status, "; ".join(words), gaps=tuple(numbers))
 
 
@@ -68,7 +68,8 @@ def _measure(comparison: Comparison, gap: Gap) -> tuple[MetricGap, float]:
     updates = comparison.updates(gap.steps[later])
     own = bound.mean_rtol if bound.mean_explicit else bound.mean_rtol * float(bound.factor(updates).mean())
     own += float((bound.atol / gap.scale[later]).mean())
-    allowed = ceiling = own
+    allowed = own
+    ceiling = own if bound.mean_explicit else DOUBT * own
     control = comparison.control_gap(gap.metric)
     noise = None
     if control is not None and control.finite[1:].any():

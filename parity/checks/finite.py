@@ -28,6 +28,7 @@ def check(comparison: Comparison) -> Outcome:
             theirs = np.setdiff1d(_bad_steps(comparison.control, metric), np.union1d(left, right))
             if theirs.size:
                 shared.append(f"the control {comparison.control.name} has {_where(metric, theirs)}")
+    one_sided += [problem for leg in comparison.legs() for problem in _ranks(leg)]
     if one_sided:
         return Outcome("finite", Kind.PARITY, Status.FAIL, "; ".join(one_sided + shared))
     if shared:
@@ -44,3 +45,21 @@ def _bad_steps(leg: Leg, metric: str) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 def _where(metric: str, steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
     return f"NaN or infinite {metric} at {plural(int(steps.size), 'step')} ({spans(steps.tolist())})"
+
+
+def _ranks(leg: Leg) -> list[str]:
+    """A value that is finite on rank 0 and not on another rank, which logs of rank 0 never show."""
+    if leg.records is None:
+        return []
+    first = leg.records.ranks[0]
+    for rank in leg.records.ranks[1:]:
+        for metric, mine, theirs in (
+            ("loss", first.losses, rank.losses),
+            ("grad_norm", first.grad_norms, rank.grad_norms),
+        ):
+            for step, value in theirs.items():
+                reference = mine.get(step)
+                if value is None or reference is None or not np.isfinite(reference) or np.isfinite(value):
+                    continue
+                return [f"{leg.name} has NaN or infinite {metric} on rank {rank.rank} alone, first at step {step}"]
+    return []

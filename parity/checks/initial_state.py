@@ -36,8 +36,11 @@ def check(comparison: Comparison) -> Outcome:
     if len(recorded) < 2:
         names = f"only {recorded[0].name}" if recorded else "neither leg"
         return outcome(Status.NOT_RUN, f"{names} recorded its initial state")
-    problems = [problem for leg in legs for problem in _within(leg)]
-    problems += _between(comparison)
+    apart = [problem for leg in legs for problem in _within(leg)]
+    problems = apart + _between(comparison)
+    if apart:
+        # Ranks of one leg that start apart are that layout's fault, and no other start.
+        return replace(outcome(Status.FAIL, "; ".join(problems)), kind=Kind.PARITY)
     if problems:
         return outcome(Status.FAIL, "; ".join(problems))
     assert comparison.baseline.records is not None

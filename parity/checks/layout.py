@@ -1,9 +1,12 @@
 """Was the layout that was asked for really applied? A split that never happened gives a perfect curve."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from parity.checks.comparison import Comparison, Leg
+from parity.checks.groups import group_of
 from parity.checks.outcome import Kind, Outcome, Status
 from parity.checks.words import plural, spans
 from parity.layout import AXES, Layout
@@ -11,29 +14,30 @@ from parity.records.record import LegRecords, RankRecord
 
 __all__ = ["check"]
 
+# What was shown, what is wrong, and what nothing shows.
+_Answer = tuple[list[str], list[str], list[str]]
+_AxisCheck = Callable[[LegRecords, int], _Answer]
+
 
 def check(comparison: Comparison) -> Outcome:
     """Hold each leg's layout against what its ranks recorded or, failing that, what its logs say."""
     asked = [leg for leg in comparison.legs() if leg.layout is not None]
     required = _claims_differ(asked)
-    problems, proven, unproven = [], [], []
+    problems: list[str] = []
+    proven: list[str] = []
+    unproven: list[str] = []
     for leg in asked:
-        wrong, source = _leg(leg)
-        problems += wrong
-        if source:
-            proven.append(f"{leg.name} {source}")
-        elif leg.layout is not None and leg.layout.world_size > 1:
-            unproven.append(leg.name)
+        found = _leg(leg)
+        problems += found.wrong
+        unproven += found.unknown
+        proven += [f"{leg.name} {found.source}: {'; '.join(found.shown)}"] if found.shown else []
     problems += _traits(comparison)
     if problems:
         return Outcome("layout", Kind.PARITY, Status.FAIL, "; ".join(problems), True)
     if not asked:
         return Outcome("layout", Kind.PARITY, Status.NOT_RUN, "nobody said which layouts these are", required)
     if unproven:
-        reason = (
-            f"nothing shows that {' and '.join(unproven)} ran under the layout asked for: record the model"
-            " (recorder.start(model, optimizer)) or give `evidence` patterns"
-        )
+        reason = "; ".join(unproven)
         if comparison.layout_unproven:
             return Outcome(
                 "layout", Kind.PARITY, Status.NOT_RUN, f"{reason}; the suite says `layout: unproven`", False
@@ -67,47 +71,65 @@ def _claims_differ(legs: list[Leg]) -> bool:
     return len({leg.layout for leg in legs}) > 1 or any(leg.layout and leg.layout.world_size > 1 for leg in legs)
 
 
-def _leg(leg: Leg) -> tuple[list[str], str]:
-    """What contradicts the leg's layout, and by what it was shown; the latter empty if by nothing."""
+@dataclass
+class _Found:
+    """What is known of a leg's layout.
+
+    Attributes:
+        source: where it is known from.
+        shown: what was shown, in words.
+        wrong: what contradicts the layout.
+        unknown: what was asked for and nothing shows.
+    """
+
+    source: str = ""
+    shown: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def _leg(leg: Leg) -> _Found:
+    """What is known of one leg's layout: by its records or, failing them, by its logs."""
     assert leg.layout is not None
-    problems = [
-        f"{leg.name}: its log never says {pattern!r}" for pattern in (leg.evidence.missing if leg.evidence else ())
-    ]
-    problems += [
-        f"{leg.name}: its log says {line!r}, which {pattern!r} forbids"
-        for pattern, line in (leg.evidence.forbidden if leg.evidence else ())
-    ]
-    world = leg.curves.start.get("world_size")
-    if isinstance(world, int) and world != leg.layout.world_size:
-        problems.append(
-            f"{leg.name}: {plural(leg.layout.world_size, 'rank')} asked for ({leg.layout}), {world} recorded"
+    found = _Found()
+    if leg.evidence is not None:
+        found.wrong += [f"{leg.name}: its log never says {pattern!r}" for pattern in leg.evidence.missing]
+        found.wrong += [
+            f"{leg.name}: its log says {line!r}, which {pattern!r} forbids"
+            for pattern, line in leg.evidence.forbidden
+        ]
+    worlds = {rank.world_size for rank in leg.records.ranks} if leg.records else set()
+    started = leg.curves.start.get("world_size")
+    worlds |= {started} if isinstance(started, int) else set()
+    if worlds - {leg.layout.world_size}:
+        ran = " and ".join(map(str, sorted(worlds)))
+        found.wrong.append(
+            f"{leg.name}: {plural(leg.layout.world_size, 'rank')} asked for ({leg.layout}), {ran} recorded"
         )
-        return problems, ""
-    if leg.records is not None and leg.records.has_model:
-        words, wrong = _from_records(leg.records, leg.layout)
-        problems += [f"{leg.name}: {problem}" for problem in wrong]
-        return problems, f"by its records: {words}"
-    if leg.evidence is not None and (leg.evidence.found or leg.evidence.missing):
-        return problems, f"by its log: {'; '.join(line for _, line in leg.evidence.found)}"
-    return problems, ""
+        return found
+    if leg.records is not None and leg.records.has_model and len(leg.records.ranks) == leg.layout.world_size:
+        found.source = "by its records"
+        _from_records(leg.name, leg.records, leg.layout, found)
+    elif leg.evidence is not None and (leg.evidence.found or leg.evidence.missing):
+        found.source, found.shown = "by its log", [line for _, line in leg.evidence.found]
+    elif leg.layout.world_size > 1:
+        found.unknown.append(
+            f"nothing shows that {leg.name} ran under the layout asked for: record the model"
+            " (recorder.start(model, optimizer)) or give `evidence` patterns"
+        )
+    return found
 
 
-def _from_records(records: LegRecords, layout: Layout) -> tuple[str, list[str]]:
-    """What the records show, in words, and what contradicts the layout."""
-    world = {rank.world_size for rank in records.ranks}
-    if world != {layout.world_size} or len(records.ranks) != layout.world_size:
-        ran = f"{len(records.ranks)} of {max(world)}" if len(records.ranks) != max(world) else str(len(records.ranks))
-        return "", [f"{plural(layout.world_size, 'rank')} asked for ({layout}), {ran} recorded"]
-    shown, problems = [], []
+def _from_records(name: str, records: LegRecords, layout: Layout, found: _Found) -> None:
     for axis, size in layout.sizes().items():
         if size == 1:
             continue
-        words, wrong = _AXES[axis](records, size)
-        shown += words
-        problems += wrong
+        words, wrong, unknown = _AXES[axis](records, size)
+        found.shown += words
+        found.wrong += [f"{name}: {problem}" for problem in wrong]
+        found.unknown += [f"{name}: {missing}" for missing in unknown]
     if layout.world_size == 1:
-        shown.append("one rank")
-    return ", ".join(shown), problems
+        found.shown.append("one rank")
 
 
 def _lines(records: LegRecords, axis: str) -> Iterator[list[RankRecord]]:
@@ -125,25 +147,53 @@ def _lines(records: LegRecords, axis: str) -> Iterator[list[RankRecord]]:
         yield sorted(ranks, key=lambda rank: rank.coordinates.get(axis, 0))
 
 
-def _cut(axis: str, word: str) -> Callable[[LegRecords, int], tuple[list[str], list[str]]]:
+def _cuts(ranks: list[RankRecord], axis: str, size: int, only: Callable[[str], bool]) -> list[str]:
+    """Parameters that the ranks of a line hold in as many parts, unless another axis is known to cut them."""
+    boxes = defaultdict(set)
+    axes: dict[str, set[str]] = defaultdict(set)
+    for rank in ranks:
+        for part in rank.parameters:
+            boxes[part.name].add(part.box)
+            axes[part.name] |= {_axis_of(name) for joined in part.split.values() for name in joined.split("+")}
+    return [
+        name
+        for name, found in boxes.items()
+        if len(found) == size and only(name) and (axis in axes[name] or not axes[name] - {""})
+    ]
+
+
+def _axis_of(mesh_dimension: str) -> str:
+    """The axis that a mesh dimension stands for, in the words of torchtitan, NeMo Automodel, Megatron-Core, VeOmni
+    and torch's examples, such as `dp_shard`, `ep_shard` or `tp`; empty if no word is known.
+    """
+    words = set(re.split(r"[^a-z]+", mesh_dimension.lower()))
+    return next((axis for axis, known in _MESH_WORDS if words & known), "")
+
+
+_MESH_WORDS = (
+    ("fsdp", {"fsdp", "shard", "sharded"}),
+    ("ep", {"ep", "expert", "experts"}),
+    ("tp", {"tp", "tensor", "model"}),
+    ("pp", {"pp", "pipe", "pipeline"}),
+    ("cp", {"cp", "context"}),
+    ("fsdp", {"dp", "data"}),
+)
+
+
+def _cut(axis: str, word: str) -> _AxisCheck:
     """The check of an axis that cuts parameters into as many parts as it has ranks."""
 
-    def checked(records: LegRecords, size: int) -> tuple[list[str], list[str]]:
+    def checked(records: LegRecords, size: int) -> _Answer:
         names: set[str] = set()
         example = ""
         for ranks in _lines(records, axis):
-            boxes = defaultdict(set)
-            for rank in ranks:
-                for part in rank.parameters:
-                    boxes[part.name].add(part.box)
-            cut = [name for name, found in boxes.items() if len(found) == size]
+            cut = _cuts(ranks, axis, size, lambda _: True)
             if not cut:
-                return [], [
-                    f"asked for {axis}={size}, but no parameter is cut into {size} parts: {word} was not applied"
-                ]
+                wrong = f"no parameter is cut into {size} parts by {axis}: {word} was not applied"
+                return [], [f"asked for {axis}={size}, but {wrong}"], []
             names |= set(cut)
             example = example or f"{cut[0]} as {_extents(ranks, cut[0])}"
-        return [f"{axis}={size} cuts {plural(len(names), 'parameter')} ({example})"], []
+        return [f"{axis}={size} cuts {plural(len(names), 'parameter')} ({example})"], [], []
 
     return checked
 
@@ -157,77 +207,90 @@ def _extents(ranks: list[RankRecord], name: str) -> str:
     return "/".join(str(part.stop[varying[0]] - part.start[varying[0]]) for part in parts)
 
 
-def _pipeline(records: LegRecords, size: int) -> tuple[list[str], list[str]]:
+def _pipeline(records: LegRecords, size: int) -> _Answer:
     """Each stage owns some layers, no layer is owned twice, and together they are all."""
     stages: list[set[int]] = []
-    everywhere: set[str] = set()
     for ranks in _lines(records, "pp"):
         names = [set(rank.index) for rank in ranks]
-        everywhere |= set.intersection(*names) if all(names) else set()
-        if len(names) > 1 and all(one == names[0] for one in names):
-            return [], [
-                f"asked for pp={size}, but every rank holds every layer: pipeline parallelism was not applied"
-            ]
-        if all(rank.layers is not None for rank in ranks):
-            owned = [set(rank.layers or ()) for rank in ranks]
-            if any(not one for one in owned):
-                return [], [f"asked for pp={size}, but a stage owns no layer"]
-            twice = [layer for i, one in enumerate(owned) for other in owned[i + 1 :] for layer in one & other]
-            if twice:
-                return [], [f"asked for pp={size}, but several stages own layer {spans(sorted(set(twice)))}"]
-            together = set.union(*owned)
-            missing = set(range(max(together) + 1)) - together
-            if missing:
-                return [], [f"asked for pp={size}, but no stage owns layer {spans(sorted(missing))}"]
-            stages = stages or owned
-    told = f" (layers {' | '.join(spans(sorted(one)) for one in stages)})" if stages else ""
-    return [f"pp={size} spreads the layers over the stages{told}"], []
+        if len(names) != size or any(one == other for i, one in enumerate(names) for other in names[:i]):
+            wrong = f"asked for pp={size}, but every rank holds every layer: pipeline parallelism was not applied"
+            return [], [wrong], []
+        if any(rank.layers is None for rank in ranks):
+            continue
+        owned = [set(rank.layers or ()) for rank in ranks]
+        if any(not one for one in owned):
+            return [], [f"asked for pp={size}, but a stage owns no layer"], []
+        twice = [layer for i, one in enumerate(owned) for other in owned[i + 1 :] for layer in one & other]
+        if twice:
+            return [], [f"asked for pp={size}, but several stages own layer {spans(sorted(set(twice)))}"], []
+        together = set.union(*owned)
+        missing = set(range(max(together) + 1)) - together
+        if missing:
+            return [], [f"asked for pp={size}, but no stage owns layer {spans(sorted(missing))}"], []
+        stages = stages or owned
+    if not stages:
+        return [f"pp={size}: every stage holds other parameters; which layers it owns was not recorded"], [], []
+    return (
+        [f"pp={size} spreads the layers over the stages (layers {' | '.join(spans(sorted(s)) for s in stages)})"],
+        [],
+        [],
+    )
 
 
-def _experts(records: LegRecords, size: int) -> tuple[list[str], list[str]]:
-    """Ranks own different experts, each expert module is spread over as many owners as asked for."""
-    if not all(rank.experts for rank in records.ranks):
-        words, wrong = _cut("ep", "expert parallelism")(records, size)
-        named = [rank for rank in records.ranks for part in rank.parameters if "expert" in part.name]
-        return (words, wrong) if named else ([], [f"asked for ep={size}, but no rank recorded any expert"])
+def _experts(records: LegRecords, size: int) -> _Answer:
+    """Ranks own different experts, and each expert module is spread over as many owners as asked for."""
+    holders = [rank for rank in records.ranks if any(group_of(part.name) == "experts" for part in rank.parameters)]
+    if not holders and not any(rank.experts for rank in records.ranks):
+        return [], [], [f"asked for ep={size}, but no rank recorded any expert"]
+    if not all(rank.experts for rank in holders):
+        # Without ownership a cut counts only if it is said to be ep's: other axes cut experts too.
+        by_ep = {
+            part.name for rank in holders for part in rank.parameters if "ep" in map(_axis_of, part.split.values())
+        }
+        cut = [_cuts(ranks, "ep", size, lambda name: name in by_ep) for ranks in _lines(records, "ep")]
+        if cut and all(cut):
+            return [f"ep={size} cuts {plural(len(set().union(*cut)), 'parameter')} of experts ({cut[0][0]})"], [], []
+        return [], [], [f"ep={size} is not shown: give recorder.start the experts that each rank owns (experts=...)"]
     owners: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for rank in records.ranks:
+    for rank in holders:
         for module, ids in (rank.experts or {}).items():
             owners[module].add(tuple(sorted(ids)))
     whole = [module for module, sets in owners.items() if len(sets) == 1]
     if whole:
         count = len(next(iter(owners[whole[0]])))
-        return [], [
-            f"asked for ep={size}, but every rank holds all {count} experts of {whole[0]}"
-            + (f" and {len(whole) - 1} more" if len(whole) > 1 else "")
-            + ": expert parallelism was not applied"
-        ]
-    wrong = [
-        module
-        for module, sets in owners.items()
-        if len(sets) != size or len(set().union(*sets)) != sum(map(len, sets))
-    ]
-    if wrong:
-        return [], [f"asked for ep={size}, but the experts of {wrong[0]} are not spread over {size} owners once each"]
+        more = f" and {len(whole) - 1} more" if len(whole) > 1 else ""
+        wrong = f"every rank holds all {count} experts of {whole[0]}{more}: expert parallelism was not applied"
+        return [], [f"asked for ep={size}, but {wrong}"], []
+    for module, sets in owners.items():
+        if len(sets) != size or len(set().union(*sets)) != sum(map(len, sets)):
+            wrong = f"the experts of {module} are not spread over {size} owners once each"
+            return [], [f"asked for ep={size}, but {wrong}"], []
     example = " | ".join(spans(ids) for ids in sorted(next(iter(owners.values()))))
-    return [f"ep={size} spreads the experts of {plural(len(owners), 'module')} ({example})"], []
+    return [f"ep={size} spreads the experts of {plural(len(owners), 'module')} ({example})"], [], []
 
 
-def _places(axis: str, word: str) -> Callable[[LegRecords, int], tuple[list[str], list[str]]]:
+def _places(axis: str, word: str) -> _AxisCheck:
     """The check of an axis that cuts no parameter: only the ranks' recorded places and batches tell."""
 
-    def checked(records: LegRecords, size: int) -> tuple[list[str], list[str]]:
+    def checked(records: LegRecords, size: int) -> _Answer:
         places = {rank.coordinates.get(axis) for rank in records.ranks}
+        if places == {None}:
+            return (
+                [],
+                [],
+                [f"{axis}={size} is not shown: give recorder.start its place, coordinates={{{axis!r}: ...}}"],
+            )
         if len(places) != size or None in places:
-            return [], [
+            wrong = (
                 f"asked for {axis}={size}, but the ranks record {len(places - {None})} places: {word} was not applied"
-            ]
-        return [f"{axis}={size} by the ranks' recorded places"], []
+            )
+            return [], [wrong], []
+        return [f"{axis}={size} by the ranks' recorded places"], [], []
 
     return checked
 
 
-_AXES: dict[str, Callable[[LegRecords, int], tuple[list[str], list[str]]]] = {
+_AXES: dict[str, _AxisCheck] = {
     "dp": _places("dp", "data parallelism"),
     "fsdp": _cut("fsdp", "parameter sharding"),
     "tp": _cut("tp", "tensor parallelism"),

@@ -29,8 +29,12 @@ def check(comparison: Comparison) -> Outcome:
         return Outcome("norm_consistent", Kind.PARITY, Status.FAIL, "; ".join(problems))
     if clipped:
         return Outcome("norm_consistent", Kind.PARITY, Status.NOT_RUN, "; ".join(clipped))
-    reason = f"logged and recomputed norms differ by at most {number(worst)} relative, on every rank alike"
-    return Outcome("norm_consistent", Kind.PARITY, Status.PASS, reason)
+    counts = ", ".join(
+        f"{leg.name} {plural(len(_steps(leg)), 'step')} on {len(leg.records.ranks)}" for leg in legs if leg.records
+    )
+    reason = f"logged and recomputed norms differ by at most {number(worst)} relative, on every rank alike ({counts})"
+    warnings = tuple(warning for leg in legs for warning in _rank_losses(leg))
+    return Outcome("norm_consistent", Kind.PARITY, Status.PASS, reason, warnings=warnings)
 
 
 def _usable(leg: Leg) -> bool:
@@ -53,7 +57,7 @@ def _across_ranks(leg: Leg, rtol: float) -> list[str]:
     for step, norm in sorted(first.grad_norms.items()):
         for rank in logged[1:]:
             other = rank.grad_norms.get(step)
-            if other is not None and abs(other - norm) > rtol * abs(norm):
+            if other is not None and not abs(other - norm) <= rtol * abs(norm):
                 return [
                     f"{leg.name}: rank {rank.rank} logs a gradient norm of {number(other)} at step {step},"
                     f" rank {first.rank} {number(norm)}"
@@ -93,3 +97,18 @@ def _recomputed(leg: Leg, rtol: float) -> tuple[list[str], list[str], float]:
             " recorder.gradients() before it"
         )
     return problems, unclear, worst
+
+
+def _rank_losses(leg: Leg) -> list[str]:
+    """Ranks that log another loss: a local one, or a fault of the report."""
+    assert leg.records is not None
+    first = leg.records.ranks[0]
+    for rank in leg.records.ranks[1:]:
+        for step, loss in rank.losses.items():
+            mine = first.losses.get(step)
+            if loss is not None and mine is not None and abs(loss - mine) > 1e-5 * abs(mine):
+                return [
+                    f"{leg.name}: rank {rank.rank} logs a loss of {number(loss)} at step {step}, rank {first.rank}"
+                    f" {number(mine)}; only rank {first.rank}'s is compared"
+                ]
+    return []

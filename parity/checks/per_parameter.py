@@ -60,7 +60,7 @@ def judge_parameters(comparison: Comparison, check: str, kind: str, bound: Param
     first = [gap for gap in found if gap.step == steps[0]]
     problems += _median(comparison, first, bound)
     worst = max(found, key=lambda gap: gap.times_allowed)
-    reason = "; ".join([_sentence(found, over, worst, whole), *problems])
+    reason = "; ".join([*dict.fromkeys(problems), _sentence(found, over, worst, whole)])
     return Outcome(
         check,
         Kind.PARITY,

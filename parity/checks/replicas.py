@@ -1,18 +1,23 @@
-"""Are parameters that several ranks hold still bitwise equal after each step?"""
+"""Are parameters that several ranks hold still bitwise equal after the steps, and are their gradients?"""
 
 from collections import defaultdict
 
+import numpy as np
+
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.outcome import Kind, Outcome, Status
-from parity.checks.words import plural
+from parity.checks.words import number, plural
 
 __all__ = ["check"]
 
+_LAST = -1
+
 
 def check(comparison: Comparison) -> Outcome:
-    """Compare the state hashes of every part that more than one rank holds, at every step that took them.
+    """Compare the state hashes of every part that several ranks hold, at all steps that took them and at the end.
 
-    No tolerance: replicas that start equal and get the same update stay equal to the last bit.
+    No tolerance: replicas that start equal and get the same update stay equal to the last bit. The norms of their
+    gradients are compared at every step: a gradient that was never summed over its ranks differs from the start.
     """
     legs = [leg for leg in (comparison.baseline, comparison.candidate) if leg.records and leg.records.has_model]
     required = bool(legs)
@@ -20,7 +25,7 @@ def check(comparison: Comparison) -> Outcome:
     compared = 0
     for leg in legs:
         problem, count = _leg(leg)
-        problems += problem
+        problems += problem + _gradients(leg, comparison.profile.norm_rtol)
         compared += count
     if problems:
         return Outcome("replicas", Kind.PARITY, Status.FAIL, "; ".join(problems), required)
@@ -56,18 +61,44 @@ def _leg(leg: Leg) -> tuple[list[str], int]:
             if len(ranks) < 2:
                 continue
             common = set.intersection(*(set(rank.updates) for rank in ranks))
-            for step in sorted(common):
-                taken = [rank.updates[step].hashes for rank in ranks]
+            last = max((step for rank in ranks for step in rank.losses), default=-1)
+            for step in (*sorted(common), _LAST):
+                taken = [rank.final if step == _LAST else rank.updates[step].hashes for rank in ranks]
                 hashes = [one[rank.index[name]] if one else None for one, rank in zip(taken, ranks, strict=True)]
                 if any(one is None for one in hashes):
                     continue
                 compared += 1
                 if len(set(hashes)) > 1:
                     odd = [rank.rank for rank, one in zip(ranks, hashes, strict=True) if one != hashes[0]]
-                    differing[step].append(f"{name} (rank {ranks[0].rank} against {', '.join(map(str, odd))})")
+                    at = last if step == _LAST else step
+                    differing[at].append(f"{name} (rank {ranks[0].rank} against {', '.join(map(str, odd))})")
     if not differing:
         return [], compared
     step = min(differing)
     names = differing[step]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return [f"{leg.name}: after step {step} replicas differ of {', '.join(names[:3])}{more}"], compared
+
+
+def _gradients(leg: Leg, rtol: float) -> list[str]:
+    """The first step at which ranks that hold the same part have gradients of other size."""
+    assert leg.records is not None
+    found: dict[int, list[str]] = defaultdict(list)
+    for name, holders in leg.records.holders.items():
+        by_box = defaultdict(list)
+        for rank, part in holders:
+            by_box[part.box].append(rank)
+        for ranks in by_box.values():
+            for step in set.intersection(*(set(rank.gradients) for rank in ranks)) if len(ranks) > 1 else ():
+                norms = [float(rank.gradients[step].norms[rank.index[name]]) for rank in ranks]
+                for rank, norm in zip(ranks[1:], norms[1:], strict=True):
+                    both_absent = np.isnan(norm) and np.isnan(norms[0])
+                    if not both_absent and not abs(norm - norms[0]) <= rtol * abs(norms[0]):
+                        found[step].append(
+                            f"{name} ({number(norms[0])} on rank {ranks[0].rank}, {number(norm)} on rank {rank.rank})"
+                        )
+    if not found:
+        return []
+    step = min(found)
+    more = f" and {len(found[step]) - 3} more" if len(found[step]) > 3 else ""
+    return [f"{leg.name}: at step {step} ranks have other gradients of {', '.join(found[step][:3])}{more}"]

@@ -1,5 +1,7 @@
 """Do both legs train on the same samples, in as many micro-batches, at the same learning rate?"""
 
+from dataclasses import replace
+
 import numpy as np
 
 from parity.checks.comparison import Comparison, Leg
@@ -34,12 +36,19 @@ def check(comparison: Comparison) -> Outcome:
             Status.NOT_RUN,
             f"{' and '.join(unknown)} did not record the ranks' coordinates, so whose batch is whose is unknown",
         )
-    sums = []
+    sums, within = [], []
     for leg in legs:
         batches, wrong = _global_batches(leg)
         sums.append(batches)
-        problems += wrong
+        within += wrong
     problems += _between(comparison, *sums)
+    if within:
+        # Ranks of one leg that should share samples, or should not, are that layout's fault.
+        return replace(outcome(Status.FAIL, "; ".join(within + problems)), kind=Kind.PARITY)
+    wanted = set() if comparison.expected_steps is None else set(comparison.expected_steps.tolist())
+    lacking = sorted(wanted - sums[0].keys())
+    if lacking:
+        problems.append(f"batches were not recorded at {plural(len(lacking), 'step')} ({spans(lacking)})")
     if problems:
         return outcome(Status.FAIL, "; ".join(problems))
     one = next(iter(sums[0].values()))

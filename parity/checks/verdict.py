@@ -8,6 +8,20 @@ from parity.checks.words import number
 
 __all__ = ["merge", "of_outcomes", "summary"]
 
+_CAUSES = (
+    "complete",
+    "finite",
+    "trained",
+    "layout",
+    "initial_state",
+    "same_data",
+    "forward",
+    "replicas",
+    "norm_consistent",
+    "gradients",
+    "update",
+)
+
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst of several; inconclusive when there is none, for nothing was compared."""
@@ -27,7 +41,9 @@ def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     pair = f"{comparison.candidate.name} against {comparison.baseline.name}"
     if verdict is Verdict.PASS:
         return f"{pair}: {_closest(outcomes)}{_scope(comparison)}."
-    deciding = [o for o in outcomes if o.verdict is verdict]
+    deciding = [o for o in outcomes if o.verdict is verdict and o.status is not Status.PASS]
+    # A cause says more than what it caused; what cannot be judged says least.
+    deciding.sort(key=lambda o: (o.status is Status.NOT_RUN, _CAUSES.index(o.check) if o.check in _CAUSES else 99))
     if not deciding:
         return f"{pair}: no parity check ran."
     rest = f" (also: {', '.join(o.check for o in deciding[1:])})" if len(deciding) > 1 else ""

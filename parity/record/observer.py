@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from parity.record.clipping import ClipWatch
-from parity.record.lines import Gradients, Line, Readout, Update
+from parity.record.lines import Gradients, Line, Readout, Update, hexadecimal
 from parity.record.measure import Measure
 from parity.record.parts import Part
 from parity.record.placements import is_dtensor, local_gradient
@@ -123,6 +123,23 @@ class Observer:
         self._ordinal += 1
         self._forget()
         return lambda: [make() for make in makers]
+
+    def final(self, readout: Readout) -> Callable[[], list[Line]]:
+        """Ask for the hashes of what other ranks may hold too, as it is now; see `lines`.
+
+        Between hashed steps replicas can part unseen, but they stay apart, so the last step tells of all.
+        """
+        if not any(self._shared):
+            return list
+        with torch.no_grad():
+            held = zip(self._parts, self._shared, strict=True)
+            hashes = readout.ask(self._measure.hashes([part.local if shared else None for part, shared in held]))
+
+        def made() -> list[Line]:
+            each = zip(hashes(), self._shared, strict=True)
+            return [{"kind": "final", "hashes": [hexadecimal(int(one)) if there else None for one, there in each]}]
+
+        return made
 
     @property
     def clip_norm(self) -> Tensor | None:

@@ -233,8 +233,13 @@ class Recorder:
 
     def end(self, steps: int) -> None:
         """Say that the leg finished, and after how many steps. The model is no longer watched."""
+        lines: list[str] = []
+        if self._observer is not None:
+            from parity.record.watching import final_lines
+
+            lines = [_compact(line) for line in final_lines(self._observer)]
         self._detach()
-        self._write(_line("end", steps=steps, time=time.time()))
+        self._write(*lines, _line("end", steps=steps, time=time.time()))
 
     def _detach(self) -> None:
         if self._observer is not None:

@@ -13,7 +13,7 @@ from parity.record.lines import Line, Readout, hexadecimal
 from parity.record.observer import Observer
 from parity.record.parts import Described, find_parts
 
-__all__ = ["step_lines", "watch"]
+__all__ = ["final_lines", "step_lines", "watch"]
 
 
 def watch(
@@ -64,3 +64,11 @@ def step_lines(
         line: Line = {"kind": "batch", "step": step, "hash": hexadecimal(total)}
         lines.append({**line, "samples": data.samples, "micro_batches": data.micro_batches})
     return lines, None if read_norm is None else read_norm()[0]
+
+
+def final_lines(observer: Observer) -> list[Line]:
+    """What is recorded when no step follows."""
+    readout = Readout()
+    made = observer.final(readout)
+    readout.fetch()
+    return made()

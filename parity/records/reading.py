@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +61,8 @@ class _Start(_Line):
     rank: int = Field(ge=0)
     world_size: int = Field(ge=1)
     coordinates: dict[str, int] | None = None
+    run_id: str | None = None
+    leg: str | None = None
 
 
 class _Model(_Line):
@@ -89,7 +92,12 @@ class _Batch(_Line):
 
 class _Step(_Line):
     step: int = Field(ge=0)
+    loss: float | None = None
     grad_norm: float | None = None
+
+
+class _Final(_Line):
+    hashes: list[Hash | None]
 
 
 class _Traits(_Line):
@@ -104,6 +112,8 @@ _KINDS: dict[str, type[_Line]] = {
     "batch": _Batch,
     "step": _Step,
     "traits": _Traits,
+    "final": _Final,
+    "end": _Line,
 }
 
 
@@ -173,16 +183,31 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         gradients={one.step: _fingerprints(source, one, len(parameters)) for one in lines["gradients"]},
         updates={one.step: _fingerprints(source, one, len(parameters)) for one in lines["update"]},
         batches={one.step: Batch(int(one.hash, 16), one.samples, one.micro_batches) for one in lines["batch"]},
+        losses={one.step: one.loss for one in lines["step"]},
+        final=_final(source, lines["final"], len(parameters)),
+        ended=bool(lines["end"]),
+        run_id=start.run_id,
+        leg=start.leg,
         grad_norms={one.step: one.grad_norm for one in lines["step"] if one.grad_norm is not None},
         traits={name: text for one in lines["traits"] for name, text in one.traits.items()},
         has_model=model is not None,
     )
 
 
+def _final(source: str, lines: list[_Final], count: int) -> tuple[int | None, ...]:
+    if not lines:
+        return ()
+    if len(lines[-1].hashes) != count:
+        raise UsageError(f"{source}: not as many last hashes as there are parameters")
+    return tuple(None if one is None else int(one, 16) for one in lines[-1].hashes)
+
+
 def _part(source: str, part: _Part) -> Part:
     fits = len(part.shape) == len(part.start) == len(part.stop) and all(
         0 <= a <= b <= size for a, b, size in zip(part.start, part.stop, part.shape, strict=True)
     )
+    if fits and math.prod(part.shape) >= 1 << 62:
+        raise UsageError(f"{source}: {plain(part.name)}: has more elements than any tensor")
     if not fits:
         raise UsageError(f"{source}: {plain(part.name)}: its box lies outside of its shape")
     return Part(

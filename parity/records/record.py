@@ -1,5 +1,6 @@
 """What the recorder left beyond curves: the parts that each rank holds, and their fingerprints. Pure."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,12 +47,12 @@ class Part:
     @property
     def size(self) -> int:
         """Elements in the box."""
-        return int(np.prod([b - a for a, b in zip(self.start, self.stop, strict=True)], dtype=np.int64))
+        return math.prod(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     @property
     def whole_size(self) -> int:
         """Elements in the whole tensor."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,10 @@ class RankRecord:
         layers: the layers it owns, where said.
         experts: the experts it owns, by module, where said.
         gradients, updates, batches: by step.
-        grad_norms: by step, as this rank logged it.
+        losses, grad_norms: by step, as this rank logged them; `losses` has every step.
+        final: state hash of each part after the last step, or None where it was not taken; empty if none was.
+        ended: whether it said that it reached its end.
+        run_id, leg: of the run and leg that it says it belongs to.
         traits: how modules really computed, by name, where a layout must not change it.
         has_model: whether the file describes a model at all.
     """
@@ -133,7 +137,12 @@ class RankRecord:
     gradients: Mapping[int, Fingerprints] = field(default_factory=dict)
     updates: Mapping[int, Fingerprints] = field(default_factory=dict)
     batches: Mapping[int, Batch] = field(default_factory=dict)
+    losses: Mapping[int, float | None] = field(default_factory=dict)
     grad_norms: Mapping[int, float] = field(default_factory=dict)
+    final: tuple[int | None, ...] = ()
+    ended: bool = True
+    run_id: str | None = None
+    leg: str | None = None
     traits: Mapping[str, str] = field(default_factory=dict)
     has_model: bool = False
 

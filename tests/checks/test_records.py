@@ -1,6 +1,7 @@
 """Checks that look beyond curves: what ranks hold, started from, computed and updated."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from parity.checks import (
 from parity.checks.comparison import Comparison, Leg, LogEvidence
 from parity.checks.groups import group_of
 from parity.checks.outcome import Outcome, Status, Verdict
-from parity.checks.verdict import of_outcomes
+from parity.checks.verdict import of_outcomes, summary
 from parity.layout import Layout
-from parity.records.record import Batch
+from parity.records.record import Batch, LegRecords
 from tests.drawing import LOSS, NORM, compare, curve
 from tests.drawing import leg as drawn_leg
 from tests.records.drawing import ADAMW, MODEL, Drawn, draw, split
@@ -165,7 +166,7 @@ def batches(*hashes: int, samples: int = 4, micro: int | None = 2) -> dict[int, 
 def data_pair(mine: dict[int, dict[int, Batch]], whole: dict[int, Batch], name: str = "dp2") -> Comparison:
     baseline, candidate = plain_run(), LEGS[name]()
     baseline.batches, candidate.batches = {0: whole}, mine
-    return comparison(candidate, name, baseline)
+    return replace(comparison(candidate, name, baseline), expected_steps=np.arange(len(whole)))
 
 
 def test_samples_dealt_over_data_parallel_ranks_are_the_same_samples() -> None:
@@ -203,7 +204,8 @@ def test_tensor_parallel_ranks_share_their_samples() -> None:
 def test_other_data_is_no_ground_for_a_comparison(ranks: Any, whole: Any, said: str) -> None:
     outcome = same_data.check(data_pair(ranks, whole))
     assert_fails(outcome, said)
-    assert outcome.verdict is Verdict.INCONCLUSIVE
+    # Ranks of one leg that share samples they should not are that layout's fault; other data is no comparison.
+    assert outcome.verdict is (Verdict.FAIL if "several data-parallel" in said else Verdict.INCONCLUSIVE)
 
 
 def test_another_learning_rate_is_told_even_without_records() -> None:
@@ -238,7 +240,8 @@ def test_tensor_parallelism_that_was_never_applied_fails() -> None:
     candidate = tp3()
     candidate.boxes = {}
     assert_fails(
-        layout.check(comparison(candidate)), "no parameter is cut into 3 parts: tensor parallelism was not applied"
+        layout.check(comparison(candidate)),
+        "no parameter is cut into 3 parts by tp: tensor parallelism was not",
     )
 
 
@@ -501,3 +504,98 @@ def test_the_parameter_with_the_largest_share_of_the_error_is_named_though_other
     named = gradients.check(comparison(candidate, baseline=baseline)).parameters
     assert "embed.weight" in {one.name for one in named}
     assert named[0].name != "embed.weight"
+
+
+def test_a_cut_that_another_axis_made_does_not_show_the_one_that_was_asked_for() -> None:
+    candidate = tp3()
+    candidate.split = {name: {0: "fsdp"} for name in candidate.boxes}
+    assert_fails(layout.check(comparison(candidate)), "no parameter is cut into 3 parts by tp")
+    candidate.split = {name: {0: "tp"} for name in candidate.boxes}
+    assert layout.check(comparison(candidate)).status is Status.PASS
+
+
+def test_experts_that_nobody_said_who_owns_show_no_expert_parallelism() -> None:
+    candidate = ep2()
+    candidate.experts = None
+    pair = comparison(candidate, "ep2")
+    assert layout.check(pair).status is Status.NOT_RUN
+    assert "give recorder.start the experts that each rank owns" in layout.check(pair).reason
+    assert of_outcomes(run_checks(pair)) is Verdict.INCONCLUSIVE
+
+
+def test_data_parallel_ranks_without_recorded_places_are_not_shown() -> None:
+    candidate = dp2()
+    candidate.coordinates = [{}, {}]
+    assert layout.check(comparison(candidate, "dp2")).status is Status.NOT_RUN
+
+
+def test_another_start_keeps_later_checks_from_judging_and_is_inconclusive() -> None:
+    candidate = tp3()
+    candidate.weights = {**MODEL, Q1: MODEL[Q1] * 1.01}
+    candidate.gradients = {0: scaled(Q1, 1.5)}
+    pair = comparison(candidate)
+    outcomes = run_checks(pair)
+    assert of_outcomes(outcomes) is Verdict.INCONCLUSIVE
+    assert next(one for one in outcomes if one.check == "gradients").status is Status.NOT_RUN
+    assert summary(pair, outcomes).startswith("tp3 against base: initial_state other initial values of 1 parameter")
+
+
+def test_replicas_that_part_between_hashed_steps_are_found_at_the_last() -> None:
+    records = draw(tp3())
+    last = tuple(range(6))
+    ranks = [replace(rank, final=last if rank.rank != 2 else (9, *last[1:])) for rank in records.ranks]
+    pair = comparison(tp3())
+    assert pair.candidate.records is not None
+    parted = replace(pair, candidate=replace(pair.candidate, records=LegRecords(tuple(ranks))))
+    # Parameter 0 is cut over the ranks, so its hashes may differ; a replicated one may not.
+    assert replicas.check(parted).status is Status.PASS
+    ranks[2] = replace(ranks[2], final=(*last[:5], 9))
+    parted = replace(pair, candidate=replace(pair.candidate, records=LegRecords(tuple(ranks))))
+    assert_fails(replicas.check(parted), "replicas differ of norm.weight (rank 0 against 2)")
+
+
+def test_a_replicated_gradient_that_was_never_summed_over_its_ranks_is_found() -> None:
+    candidate = dp2()
+    candidate.own[(1, "gradients", "norm.weight")] = MODEL["norm.weight"] * 1.2
+    assert_fails(
+        replicas.check(comparison(candidate, "dp2")), "dp2: at step 0 ranks have other gradients of norm.weight"
+    )
+
+
+def with_ranks(change: Callable[[Any], Any]) -> Comparison:
+    """A leg of three ranks that logged 20 steps, the last of them changed."""
+    pair = comparison(tp3())
+    assert pair.candidate.records is not None
+    losses = {step: float(value) for step, value in enumerate(LOSS)}
+    ranks = [replace(rank, losses=losses) for rank in pair.candidate.records.ranks]
+    changed = change(ranks[-1])
+    kept = (*ranks[:-1], changed) if changed is not None else tuple(ranks[:-1])
+    return replace(pair, candidate=replace(pair.candidate, records=LegRecords(kept)))
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "verdict", "said"),
+    [
+        (lambda rank: None, "complete", Verdict.INCONCLUSIVE, "tp3: 2 of 3 ranks left a readable record, not 2"),
+        (lambda rank: replace(rank, losses={0: 6.0}), "complete", Verdict.INCONCLUSIVE, "1 of 20 steps on rank 2"),
+        (lambda rank: replace(rank, ended=False), "complete", Verdict.INCONCLUSIVE, "never wrote its end on rank 2"),
+        (
+            lambda rank: replace(rank, losses={**rank.losses, 7: np.nan}),
+            "finite",
+            Verdict.FAIL,
+            "tp3 has NaN or infinite loss on rank 2 alone, first at step 7",
+        ),
+        (
+            lambda rank: replace(rank, grad_norms={**rank.grad_norms, 1: np.nan}),
+            "norm_consistent",
+            Verdict.FAIL,
+            "tp3: rank 2 logs a gradient norm of nan at step 1",
+        ),
+    ],
+)
+def test_what_another_rank_than_the_first_shows(
+    change: Callable[[Any], Any], check: str, verdict: Verdict, said: str
+) -> None:
+    outcome = next(one for one in run_checks(with_ranks(change)) if one.check == check)
+    assert outcome.verdict is verdict
+    assert said in outcome.reason

@@ -96,6 +96,7 @@ class Drawn:
     state_step: float = 0.0
     read: str = "before clipping"
     traits: list[dict[str, str]] | None = None
+    split: dict[str, dict[int, str]] = field(default_factory=dict)
 
 
 def draw(leg: Drawn) -> LegRecords:
@@ -136,6 +137,7 @@ def _rank(leg: Drawn, rank: int) -> RankRecord:
             start=box(name)[0],
             stop=box(name)[1],
             dtype="float32",
+            split=leg.split.get(name, {}),
             hash=state_hash(own("weights", name, leg.weights[name]), *box(name)),
         )
         for name in names
