@@ -157,6 +157,7 @@ def test_attention_cut_through_its_heads_is_a_wrong_forward(tmp_path: Path) -> N
     report = (tmp_path / "parity-out" / "report.md").read_text()
     assert "❌ parity: fail" in report
     assert "before any update" in report
+    assert "the forward is wrong, for weights and data are the same" in report
     outcomes = {one["check"]: one for one in result_of(tmp_path / "parity-out")["comparisons"][0]["outcomes"]}
     assert outcomes["forward"]["status"] == "fail"
     assert outcomes["forward"]["gaps"][0]["worst"] > 1e-3

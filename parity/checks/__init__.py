@@ -23,6 +23,7 @@ from parity.checks import (
     update,
 )
 from parity.checks.comparison import Comparison
+from parity.checks.forward import UNSURE
 from parity.checks.outcome import Outcome, Status, Verdict
 
 __all__ = ["CHECKS", "run_checks"]
@@ -68,6 +69,12 @@ def run_checks(comparison: Comparison) -> tuple[Outcome, ...]:
         # Runs that start from other weights or train on other samples differ for that reason alone.
         outcomes = [_not_judged(one) if one.check in _FOLLOWS else one for one in outcomes]
     return tuple(replace(one, required=one.required or one.check in comparison.required) for one in outcomes)
+
+
+def _same_start(outcome: Outcome) -> Outcome:
+    """A gap at the first step leaves only the forward, where weights and data were shown to be the same."""
+    sure = "the forward is wrong, for weights and data are the same"
+    return replace(outcome, reason=outcome.reason.replace(UNSURE, sure))
 
 
 def _not_judged(outcome: Outcome) -> Outcome:

@@ -5,7 +5,9 @@ from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.within import allowance, measure, unjudged
 from parity.checks.words import number
 
-__all__ = ["check"]
+__all__ = ["UNSURE", "check"]
+
+UNSURE = "a wrong forward, or different initial weights or data"
 
 
 def check(comparison: Comparison) -> Outcome:
@@ -32,7 +34,7 @@ def check(comparison: Comparison) -> Outcome:
     if allowed.over(only)[0]:
         reason = (
             f"the loss already differs by {relative} at step {first}, before any update"
-            f" ({number(numbers.allowed or 0)} allowed): a wrong forward, or different initial weights or data"
+            f" ({number(numbers.allowed or 0)} allowed): {UNSURE}"
         )
         return outcome(Status.FAIL, reason, numbers)
     unclear = unjudged(only, allowed)

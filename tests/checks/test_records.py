@@ -599,3 +599,14 @@ def test_what_another_rank_than_the_first_shows(
     outcome = next(one for one in run_checks(with_ranks(change)) if one.check == check)
     assert outcome.verdict is verdict
     assert said in outcome.reason
+
+
+def test_a_first_gap_after_a_start_shown_to_be_the_same_is_the_forward_s_and_nothing_else_s() -> None:
+    baseline, candidate = plain_run(), tp3()
+    twenty = {step: Batch(step, 4, 2) for step in range(20)}
+    baseline.batches, candidate.batches = {0: twenty}, dict.fromkeys(range(3), twenty)
+    pair = comparison(candidate, baseline=baseline)
+    wrong = drawn_leg("tp3", loss=LOSS * 1.01, grad_norm=NORM).curves
+    outcomes = run_checks(replace(pair, candidate=replace(pair.candidate, curves=wrong)))
+    forward = next(one for one in outcomes if one.check == "forward")
+    assert forward.reason.endswith("the forward is wrong, for weights and data are the same")
