@@ -60,12 +60,10 @@ CHECKS = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
 def run_checks(comparison: Comparison) -> tuple[Outcome, ...]:
     """Every check's outcome, in the order of `CHECKS`. What the comparison requires is required, whatever it says."""
     outcomes = [module.check(comparison) for module in _MODULES]
-    other = [
-        one
-        for one in outcomes
-        if one.check in _START and one.status is Status.FAIL and one.verdict is not Verdict.FAIL
-    ]
-    if other:
+    start = [one for one in outcomes if one.check in _START]
+    if all(one.status is Status.PASS for one in start):
+        outcomes = [_same_start(one) if one.check == "forward" else one for one in outcomes]
+    elif any(one.status is Status.FAIL and one.verdict is Verdict.INCONCLUSIVE for one in start):
         # Runs that start from other weights or train on other samples differ for that reason alone.
         outcomes = [_not_judged(one) if one.check in _FOLLOWS else one for one in outcomes]
     return tuple(replace(one, required=one.required or one.check in comparison.required) for one in outcomes)
