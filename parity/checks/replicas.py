@@ -1,16 +1,16 @@
 """Are parameters that several ranks hold still bitwise equal after the steps, and are their gradients?"""
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.outcome import Kind, Outcome, Status
 from parity.checks.words import number, plural
+from parity.records.record import RankRecord
 
 __all__ = ["check"]
-
-_LAST = -1
 
 
 def check(comparison: Comparison) -> Outcome:
@@ -48,57 +48,55 @@ def check(comparison: Comparison) -> Outcome:
     return Outcome("replicas", Kind.PARITY, Status.PASS, reason, required)
 
 
-def _leg(leg: Leg) -> tuple[list[str], int]:
-    """The first step at which replicas differ, and how many comparisons were made."""
+def _shared(leg: Leg) -> Iterator[tuple[str, list[RankRecord]]]:
+    """Each part that several ranks hold, by its parameter's name, and those ranks."""
     assert leg.records is not None
-    compared = 0
-    differing: dict[int, list[str]] = defaultdict(list)
     for name, holders in leg.records.holders.items():
         by_box = defaultdict(list)
         for rank, part in holders:
             by_box[part.box].append(rank)
-        for ranks in by_box.values():
-            if len(ranks) < 2:
+        yield from ((name, ranks) for ranks in by_box.values() if len(ranks) > 1)
+
+
+def _leg(leg: Leg) -> tuple[list[str], int]:
+    """The first step at which replicas differ, and how many comparisons were made."""
+    compared = 0
+    differing: dict[int, list[str]] = defaultdict(list)
+    for name, ranks in _shared(leg):
+        common = set.intersection(*(set(rank.updates) for rank in ranks))
+        last = max((step for rank in ranks for step in rank.losses), default=-1)
+        taken = {step: [rank.updates[step].hashes for rank in ranks] for step in common}
+        # What the last step left comes apart from the steps, and tells of those that were not hashed.
+        for step, of_ranks in (*sorted(taken.items()), (last, [rank.final for rank in ranks])):
+            hashes = [one[rank.index[name]] if one else None for one, rank in zip(of_ranks, ranks, strict=True)]
+            if any(one is None for one in hashes):
                 continue
-            common = set.intersection(*(set(rank.updates) for rank in ranks))
-            last = max((step for rank in ranks for step in rank.losses), default=-1)
-            for step in (*sorted(common), _LAST):
-                taken = [rank.final if step == _LAST else rank.updates[step].hashes for rank in ranks]
-                hashes = [one[rank.index[name]] if one else None for one, rank in zip(taken, ranks, strict=True)]
-                if any(one is None for one in hashes):
-                    continue
-                compared += 1
-                if len(set(hashes)) > 1:
-                    odd = [rank.rank for rank, one in zip(ranks, hashes, strict=True) if one != hashes[0]]
-                    at = last if step == _LAST else step
-                    differing[at].append(f"{name} (rank {ranks[0].rank} against {', '.join(map(str, odd))})")
+            compared += 1
+            odd = [rank.rank for rank, one in zip(ranks, hashes, strict=True) if one != hashes[0]]
+            if odd:
+                differing[step].append(f"{name} (rank {ranks[0].rank} against {', '.join(map(str, odd))})")
     if not differing:
         return [], compared
     step = min(differing)
-    names = differing[step]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return [f"{leg.name}: after step {step} replicas differ of {', '.join(names[:3])}{more}"], compared
+    return [f"{leg.name}: after step {step} replicas differ of {_some(differing[step])}"], compared
 
 
 def _gradients(leg: Leg, rtol: float) -> list[str]:
     """The first step at which ranks that hold the same part have gradients of other size."""
-    assert leg.records is not None
     found: dict[int, list[str]] = defaultdict(list)
-    for name, holders in leg.records.holders.items():
-        by_box = defaultdict(list)
-        for rank, part in holders:
-            by_box[part.box].append(rank)
-        for ranks in by_box.values():
-            for step in set.intersection(*(set(rank.gradients) for rank in ranks)) if len(ranks) > 1 else ():
-                norms = [float(rank.gradients[step].norms[rank.index[name]]) for rank in ranks]
-                for rank, norm in zip(ranks[1:], norms[1:], strict=True):
-                    both_absent = np.isnan(norm) and np.isnan(norms[0])
-                    if not both_absent and not abs(norm - norms[0]) <= rtol * abs(norms[0]):
-                        found[step].append(
-                            f"{name} ({number(norms[0])} on rank {ranks[0].rank}, {number(norm)} on rank {rank.rank})"
-                        )
+    for name, ranks in _shared(leg):
+        for step in set.intersection(*(set(rank.gradients) for rank in ranks)):
+            first, *others = (float(rank.gradients[step].norms[rank.index[name]]) for rank in ranks)
+            for rank, norm in zip(ranks[1:], others, strict=True):
+                both_absent = np.isnan(norm) and np.isnan(first)
+                if not both_absent and not abs(norm - first) <= rtol * abs(first):
+                    told = f"{number(first)} on rank {ranks[0].rank}, {number(norm)} on rank {rank.rank}"
+                    found[step].append(f"{name} ({told})")
     if not found:
         return []
     step = min(found)
-    more = f" and {len(found[step]) - 3} more" if len(found[step]) > 3 else ""
-    return [f"{leg.name}: at step {step} ranks have other gradients of {', '.join(found[step][:3])}{more}"]
+    return [f"{leg.name}: at step {step} ranks have other gradients of {_some(found[step])}"]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

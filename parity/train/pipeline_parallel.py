@@ -5,12 +5,14 @@ gets each micro-batch's token ids directly, as the data is the same everywhere; 
 boundary, and its gradient the other way.
 """
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
+from parity.errors import UsageError
 from parity.train.collectives import Comm
 from parity.train.data import Batch
 from parity.train.models import Model
@@ -99,6 +101,10 @@ class Pipeline:
             output_args=(output,),
             group=comm.group,
         )
+        if "scale_grads" not in inspect.signature(ScheduleGPipe).parameters:
+            raise UsageError(
+                f"layout.pp: torch {torch.__version__} cannot leave gradients unscaled: take a later one"
+            )
         kind = ScheduleGPipe if options.schedule == "gpipe" else Schedule1F1B
         # The loss is divided by the tokens of the global batch; a mean over micro-batches would be another one.
         self.schedule = kind(stage, options.accumulate, loss_fn=self._loss, scale_grads=False)
