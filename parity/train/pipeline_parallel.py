@@ -103,7 +103,7 @@ class Pipeline:
         )
         if "scale_grads" not in inspect.signature(ScheduleGPipe).parameters:
             raise UsageError(
-                f"layout.pp: torch {torch.__version__} cannot leave gradients unscaled: take a later one"
+                f"layout.pp: torch {torch.__version__} cannot leave gradients unscaled: take a later"
             )
         kind = ScheduleGPipe if options.schedule == "gpipe" else Schedule1F1B
         # The loss is divided by the tokens of the global batch; a mean over micro-batches would be another one.
