@@ -102,9 +102,7 @@ class Pipeline:
             group=comm.group,
         )
         if "scale_grads" not in inspect.signature(ScheduleGPipe).parameters:
-            raise UsageError(
-                f"layout.pp: torch {torch.__version__} cannot leave gradients unscaled: take a later"
-            )
+            raise UsageError(f"layout.pp: torch {torch.__version__} cannot leave gradients unscaled: take a later")
         kind = ScheduleGPipe if options.schedule == "gpipe" else Schedule1F1B
         # The loss is divided by the tokens of the global batch; a mean over micro-batches would be another one.
         self.schedule = kind(stage, options.accumulate, loss_fn=self._loss, scale_grads=False)
