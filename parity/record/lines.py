@@ -10,7 +10,7 @@ from torch import Tensor
 
 from parity.record.fingerprint import SLOTS, folded
 
-__all__ = ["Gradients", "Line", "Readout", "Update", "hexadecimal", "rounded"]
+__all__ = ["Gradients", "Line", "Readout", "Update", "hexadecimal"]
 
 Line = dict[str, object]
 
@@ -130,13 +130,9 @@ def hexadecimal(total: int) -> str:
     return f"{folded(total):016x}"
 
 
-def rounded(number: float) -> float:
-    """To 9 significant digits, with which a float32 can be told from its neighbours."""
-    return float(f"{number:.9g}")
-
-
 def _where(there: Sequence[bool], numbers: Sequence[float]) -> list[float | None]:
-    return [rounded(number) if one else None for one, number in zip(there, numbers, strict=True)]
+    # 9 significant digits, with which a float32 can be told from its neighbours.
+    return [float(f"{number:.9g}") if one else None for one, number in zip(there, numbers, strict=True)]
 
 
 def _packed(numbers: Sequence[float]) -> str:

@@ -268,8 +268,12 @@ def _line(kind: str, **fields: object) -> str:
     return json.dumps({"kind": kind, **fields}) + "\n"
 
 
+# One for all lines: making an encoder costs as much as a short line.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _compact(line: Mapping[str, object]) -> str:
-    return json.dumps(line, separators=(",", ":")) + "\n"
+    return _encode(line) + "\n"
 
 
 def _number(value: SupportsFloat) -> int | float:
