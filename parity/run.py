@@ -126,7 +126,7 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
 
 
 def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | None) -> None:
-    """Write `leg.json`. What a leg does to its own folder harms that leg alone: without the file it is broken.
+    """Write `leg.json`. What a leg does to its own folder harms that leg alone, which then counts as not run.
 
     Raises:
         DiskError: the disk takes nothing more.

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -11,10 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parity.checks import CHECKS
+from parity.checks.comparison import DEFAULT_K
 from parity.errors import UsageError
+from parity.layout import AXES
 from parity.placeholders import fill
 from parity.schemas import FOLDER, generate
-from parity.suite import load, train_options
+from parity.suite import LayoutSizes, Suite, load, train_options
 
 RECIPES = sorted((Path(__file__).parent.parent / "parity" / "recipes").rglob("*.yml"))
 EMBEDDED = Path(__file__).parent.parent / "parity" / "recipes" / "embedded" / "tensor-parallel.yml"
@@ -206,6 +209,13 @@ def test_braces_that_are_no_placeholder_stay_as_they_are() -> None:
     assert fill(line, {"steps": 3, "out": "/a b"}, quote=True) == (
         """train --json '{"a": {"b": 1}}' ${HOME} {} 3 '/a b' | awk '{print}'"""
     )
+
+
+def test_what_is_said_twice_is_said_alike() -> None:
+    assert tuple(LayoutSizes.model_fields) == AXES
+    assert Suite.model_fields["k"].default == DEFAULT_K
+    required = get_args(get_args(Suite.model_fields["require"].annotation)[0])
+    assert set(required) <= set(CHECKS)
 
 
 def test_the_committed_schemas_are_those_of_the_models() -> None:
