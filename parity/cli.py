@@ -51,6 +51,10 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
+def _log_option(name: str, help_: str) -> Callable[[Any], Any]:
+    return click.option(name, multiple=True, type=click.Path(path_type=Path), metavar="PATH", help=help_)
+
+
 _OUT = click.option("--out", type=click.Path(path_type=Path), help="Where the report goes.")
 
 
@@ -137,7 +141,10 @@ def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str
 @click.argument("run_dir", required=False, type=click.Path(path_type=Path))
 @click.option("--baseline", type=click.Path(path_type=Path), help="Log of the plain run.")
 @click.option("--candidate", type=click.Path(path_type=Path), help="Log of the run in question.")
-@click.option("--control", type=click.Path(path_type=Path), help="Log of a layout trusted to be right.")
+@_log_option("--control", "Log of a layout trusted to be right; repeatable.")
+@_log_option("--repeat", "Log of the plain run again; repeatable.")
+@_log_option("--perturbed", "Log of the plain run with every weight moved by one ulp; repeatable.")
+@click.option("--reference", type=click.Path(path_type=Path), help="Log of the plain run in float64.")
 @click.option("--profile", type=click.Choice(_PROFILES), help="What is allowed; by default what the logs say.")
 @click.option("--steps", type=click.IntRange(1), help="Steps that each log must have.")
 @click.option("--format", "log_format", help="Format of the logs; by default told from their content.")
@@ -146,7 +153,7 @@ def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str
 )
 @click.option("--first-step", type=int, default=0, help="Number that the baseline's log gives to the first step.")
 @click.option("--candidate-first-step", type=int, help="The same for the candidate's log; --first-step if not given.")
-@click.option("--control-first-step", type=int, help="The same for the control's log; --first-step if not given.")
+@click.option("--control-first-step", type=int, help="The same for controls' logs; --first-step if not given.")
 @click.option("--loss-rtol", type=FiniteRange(0), help="Relative bound of the loss after the first step.")
 @click.option("--loss-first-rtol", type=FiniteRange(0), help="Relative bound of the first loss.")
 @click.option("--grad-norm-rtol", type=FiniteRange(0), help="Relative bound of the gradient norm.")
@@ -160,7 +167,10 @@ def compare(
     run_dir: Path | None,
     baseline: Path | None,
     candidate: Path | None,
-    control: Path | None,
+    control: tuple[Path, ...],
+    repeat: tuple[Path, ...],
+    perturbed: tuple[Path, ...],
+    reference: Path | None,
     profile: str | None,
     steps: int | None,
     log_format: str | None,
@@ -180,7 +190,7 @@ def compare(
     from parity.checks import CHECKS
     from parity.deliver import deliver, make_console
     from parity.judge import judge_run
-    from parity.judge_logs import LogSource, judge_logs
+    from parity.judge_logs import LogSource, Role, judge_logs
     from parity.rundir import RunDirectory
     from parity.suite import Bounds, BoundsByMetric
 
@@ -202,14 +212,17 @@ def compare(
     unknown = [name for name in require if name not in CHECKS]
     if unknown:
         raise UsageError(f"--require {unknown[0]}: no such check; there is {', '.join(CHECKS)}")
-    if len({path.resolve() for path in (baseline, candidate, control) if path}) < 2 + (control is not None):
-        raise UsageError("a log is compared with itself: baseline, candidate and control must be different files")
-    paths = {"baseline": baseline, "candidate": candidate, **({"control": control} if control else {})}
+    noise: dict[Role, tuple[Path, ...]] = {"control": control, "repeat": repeat, "perturbed": perturbed}
+    paths: list[tuple[Role, Path]] = [("baseline", baseline), ("candidate", candidate)]
+    paths += [(role, path) for role, several in noise.items() for path in several]
+    paths += [("reference", reference)] if reference is not None else []
+    if len({path.resolve() for _, path in paths}) < len(paths):
+        raise UsageError("a log is compared with itself: every role takes another file")
     firsts = {"candidate": candidate_first_step, "control": control_first_step}
-    sources = {
-        role: LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0)
-        for role, path in paths.items()
-    }
+    sources = [
+        (role, LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0))
+        for role, path in paths
+    ]
     bounds: BoundsByMetric = BoundsByMetric(
         loss=Bounds(rtol=loss_rtol, first_rtol=loss_first_rtol),
         grad_norm=Bounds(rtol=grad_norm_rtol, first_rtol=grad_norm_first_rtol),

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks import run_checks
-from parity.checks.comparison import Comparison, Gap, named_steps
-from parity.checks.floor import noise_floor
+from parity.checks.allowance import allowance
+from parity.checks.comparison import Comparison, Gap, Leg, named_steps
+from parity.checks.noise import horizon, noise_floor
 from parity.checks.verdict import of_outcomes, summary
-from parity.checks.within import allowance, measure
+from parity.checks.within import measure
 from parity.result import Chart, ComparisonResult, GapResult, MetricResult, OutcomeResult, ParameterResult, Row
 
 __all__ = ["compare"]
@@ -29,7 +30,11 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
     return ComparisonResult(
         baseline=comparison.baseline.name,
         candidate=comparison.candidate.name,
-        control=comparison.control.name if comparison.control else None,
+        controls=[leg.name for leg in comparison.controls],
+        repeats=[leg.name for leg in comparison.repeats],
+        perturbed=[leg.name for leg in comparison.perturbed],
+        reference=comparison.reference.name if comparison.reference else None,
+        beside=beside.name if (beside := _beside(comparison)) else None,
         profile=comparison.profile.name,
         profile_reason=profile_reason,
         k=comparison.k,
@@ -55,10 +60,17 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
     )
 
 
+def _beside(comparison: Comparison) -> Leg | None:
+    """The leg that measures noise whose values are shown beside the two compared."""
+    return next(comparison.floor_legs(), None)
+
+
 def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
-    allowed = allowance(comparison, gap).allowed
+    all_allowed = allowance(comparison, gap)
+    allowed = all_allowed.allowed
     floor = noise_floor(comparison, gap)
-    numbers = measure(gap, allowed, floor)
+    numbers = measure(gap, allowed, floor, all_allowed.judged)
+    end = horizon(comparison, gap.metric)
     steps = _all_steps(comparison, gap.metric)
     worst = numbers.worst_step
     # Where no step can be judged, look where the values stop being finite.
@@ -75,6 +87,7 @@ def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
         worst_step=worst,
         peak_step=peak,
         first_divergent_step=numbers.first_over,
+        horizon=None if end >= gap.steps[-1] or comparison.bound(gap.metric).explicit else int(end),
         window=rows.at(window),
         peak_window=rows.at(_around(steps, peak)) if peak is not None and peak not in window else [],
         sample=rows.at(_sampled(steps, {centre, worst, peak, numbers.first_over})),
@@ -105,12 +118,13 @@ class _Rows:
     def __init__(
         self, comparison: Comparison, gap: Gap, allowed: NDArray[np.float64], floor: NDArray[np.float64] | None
     ) -> None:
-        control = comparison.control_gap(gap.metric)
+        beside = _beside(comparison)
         self._values = [
             None if leg is None else leg.curve(gap.metric)
-            for leg in (comparison.baseline, comparison.candidate, comparison.control)
+            for leg in (comparison.baseline, comparison.candidate, beside)
         ]
-        self._gap, self._control = gap, control
+        self._gap = gap
+        self._beside = None if beside is None else comparison.gap_of(gap.metric, beside)
         self._times_allowed = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
         self._times_floor = None if floor is None else gap.absolute / floor
         self._allowed = allowed
@@ -119,22 +133,22 @@ class _Rows:
         return [self._row(step) for step in steps]
 
     def _row(self, step: int) -> Row:
-        baseline, candidate, control = (
+        baseline, candidate, noise = (
             None if curve is None else _value(curve.steps, curve.values, step) for curve in self._values
         )
         gap = self._gap
-        other = self._control
+        other = self._beside
         return Row(
             step=step,
             baseline=baseline,
             candidate=candidate,
-            control=control,
+            noise=noise,
             absolute=_value(gap.steps, gap.absolute, step),
             relative=_value(gap.steps, gap.relative, step),
             allowed=_value(gap.steps, self._allowed, step),
             times_allowed=_value(gap.steps, self._times_allowed, step),
-            control_absolute=None if other is None else _value(other.steps, other.absolute, step),
-            control_relative=None if other is None else _value(other.steps, other.relative, step),
+            noise_absolute=None if other is None else _value(other.steps, other.absolute, step),
+            noise_relative=None if other is None else _value(other.steps, other.relative, step),
             times_floor=None if self._times_floor is None else _value(gap.steps, self._times_floor, step),
         )
 
@@ -146,17 +160,18 @@ def _value(steps: NDArray[np.int64], values: NDArray[np.float64], step: int) -> 
 
 def _chart(comparison: Comparison, gap: Gap, allowed: NDArray[np.float64]) -> Chart:
     starts = np.unique(np.linspace(0, gap.steps.size, min(_BUCKETS, gap.steps.size), endpoint=False).astype(np.int64))
-    control = comparison.control_gap(gap.metric)
-    theirs = None
-    if control is not None:
-        theirs = np.full(gap.steps.shape, np.nan)
-        _, i, j = np.intersect1d(gap.steps, control.steps, assume_unique=True, return_indices=True)
-        theirs[i] = control.relative[j]
+    noise = None
+    for leg in comparison.floor_legs():
+        theirs = comparison.gap_of(gap.metric, leg)
+        if theirs is not None:
+            noise = np.full(gap.steps.shape, np.nan) if noise is None else noise
+            _, i, j = np.intersect1d(gap.steps, theirs.steps, assume_unique=True, return_indices=True)
+            noise[i] = np.fmax(noise[i], theirs.relative[j])
     return Chart(
         first_steps=gap.steps[starts].tolist(),
         gap=_bucketed(gap.relative, starts),
         allowed=_bucketed(allowed / gap.scale, starts),
-        control=None if theirs is None else _bucketed(theirs, starts),
+        noise=None if noise is None else _bucketed(noise, starts),
     )
 
 

@@ -178,7 +178,7 @@ def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found])
     result = ComparisonResult(
         baseline=item.baseline,
         candidate=item.candidate,
-        control=item.control,
+        controls=[item.control] if item.control else [],
         profile=name,
         profile_reason=reason,
         k=k,
@@ -190,7 +190,7 @@ def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found])
             Comparison(
                 baseline=baseline,
                 candidate=candidate,
-                control=legs[item.control].judged if item.control else None,
+                controls=tuple(leg for leg in (legs[item.control].judged,) if leg) if item.control else (),
                 profile=profile_of(name, suite.bounds, item.bounds),
                 expected_steps=_expected(suite, judged),
                 required=frozenset(item.require if item.require is not None else suite.require),

@@ -2,9 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from parity.curves.curve import LegCurves
 from parity.result import LegResult, Result
 from parity.suite import BoundsByMetric
 
-__all__ = ["LogSource", "judge_logs"]
+__all__ = ["LogSource", "Role", "judge_logs"]
+
+Role = Literal["baseline", "candidate", "control", "repeat", "perturbed", "reference"]
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -49,7 +52,7 @@ class LogSource:
 
 
 def judge_logs(
-    sources: Mapping[str, LogSource],
+    sources: Sequence[tuple[Role, LogSource]],
     *,
     profile: str | None = None,
     bounds: BoundsByMetric | None = None,
@@ -61,7 +64,7 @@ def judge_logs(
     """Compare logs by role.
 
     Args:
-        sources: by role; `baseline` and `candidate`, and perhaps `control`.
+        sources: one in the role `baseline`, one `candidate`, at most one `reference`, and any number of the others.
         profile: its name; by what the logs say of dtype and device if None.
         bounds: a person's bounds.
         k: how many times the noise floor is allowed.
@@ -72,16 +75,24 @@ def judge_logs(
     Raises:
         UsageError: a file cannot be read as a log.
     """
-    curves = {role: source.read() for role, source in sources.items()}
-    name, reason = profile_name(profile, [one.environment for one in curves.values()])
-    loss = curves["baseline"].curves.get("loss")
-    first = int(loss.steps[0]) if loss is not None and loss.steps.size else 0
     names = _names(sources)
-    legs = {role: JudgedLeg(names[role], one) for role, one in curves.items()}
+    curves = [source.read() for _, source in sources]
+    legs = [(role, JudgedLeg(name, one)) for (role, _), name, one in zip(sources, names, curves, strict=True)]
+
+    def of(role: Role) -> tuple[JudgedLeg, ...]:
+        return tuple(leg for its, leg in legs if its == role)
+
+    baseline, candidate = of("baseline")[0], of("candidate")[0]
+    name, reason = profile_name(profile, [leg.curves.environment for leg in (baseline, candidate)])
+    loss = baseline.curve("loss")
+    first = int(loss.steps[0]) if loss is not None and loss.steps.size else 0
     comparison = Comparison(
-        baseline=legs["baseline"],
-        candidate=legs["candidate"],
-        control=legs.get("control"),
+        baseline=baseline,
+        candidate=candidate,
+        controls=of("control"),
+        repeats=of("repeat"),
+        perturbed=of("perturbed"),
+        reference=next(iter(of("reference")), None),
         profile=profile_of(name, bounds),
         expected_steps=None if steps is None else np.arange(first, first + steps, dtype=np.int64),
         required=require,
@@ -89,31 +100,39 @@ def judge_logs(
     )
     result = compare(comparison, reason)
     return Result(
-        suite=" against ".join(shlex.quote(str(sources[role].path)) for role in ("candidate", "baseline")),
+        suite=" against ".join(
+            shlex.quote(str(source.path))
+            for wanted in ("candidate", "baseline")
+            for role, source in sources
+            if role == wanted
+        ),
         steps=steps,
         verdict=result.verdict,
         summary=result.summary,
         reproduce=reproduce,
         legs=[
             LegResult(
-                name=names[role],
+                name=leg.name,
                 status="read",
-                source=str(sources[role].path),
-                format=one.format,
-                notes=[note.text for note in one.notes],
-                environment=dict(one.environment),
+                source=str(source.path),
+                format=leg.curves.format,
+                notes=[note.text for note in leg.curves.notes],
+                environment=dict(leg.curves.environment),
             )
-            for role, one in curves.items()
+            for (_, source), (_, leg) in zip(sources, legs, strict=True)
         ],
         comparisons=[result],
     )
 
 
-def _names(sources: Mapping[str, LogSource]) -> dict[str, str]:
+def _names(sources: Sequence[tuple[Role, LogSource]]) -> list[str]:
     """What to call each leg: its file, else its folder, if that tells them apart; else its role."""
-    by_file = {role: source.path.name.split(".")[0] for role, source in sources.items()}
-    by_folder = {role: source.path.resolve().parent.name for role, source in sources.items()}
+    by_file = [source.path.name.split(".")[0] for _, source in sources]
+    by_folder = [source.path.resolve().parent.name for _, source in sources]
     for names in (by_file, by_folder):
-        if len(set(names.values())) == len(names) and all(map(_NAME.fullmatch, names.values())):
+        if len(set(names)) == len(names) and all(map(_NAME.fullmatch, names)):
             return names
-    return {role: role for role in sources}
+    roles = [role for role, _ in sources]
+    return [
+        role if roles.count(role) == 1 else f"{role}-{roles[: at + 1].count(role)}" for at, role in enumerate(roles)
+    ]

@@ -73,13 +73,13 @@ class Row(_Model):
     step: int
     baseline: Number | None = None
     candidate: Number | None = None
-    control: Number | None = None
+    noise: Number | None = Field(default=None, description="Of the leg beside them, which measures noise.")
     absolute: Number | None = Field(default=None, description="Size of candidate minus baseline.")
     relative: Number | None = Field(default=None, description="The same, over the size of the baseline.")
     allowed: Number | None = Field(default=None, description="Absolute gap allowed.")
     times_allowed: Number | None = None
-    control_absolute: Number | None = None
-    control_relative: Number | None = None
+    noise_absolute: Number | None = Field(default=None, description="Gap of the leg beside them.")
+    noise_relative: Number | None = None
     times_floor: Number | None = Field(default=None, description="Absolute gap in units of the noise floor.")
 
 
@@ -89,7 +89,7 @@ class Chart(_Model):
     first_steps: list[int] = Field(description="First step of each bucket.")
     gap: list[Number | None]
     allowed: list[Number | None]
-    control: list[Number | None] | None = None
+    noise: list[Number | None] | None = Field(default=None, description="The largest of the legs that measure noise.")
 
 
 class MetricResult(_Model):
@@ -100,6 +100,9 @@ class MetricResult(_Model):
     worst_step: int | None
     peak_step: int | None = Field(description="Step of the largest relative gap, whatever was allowed there.")
     first_divergent_step: int | None = Field(description="First step beyond what was allowed.")
+    horizon: int | None = Field(
+        default=None, description="Last step judged; later, noise hides a fault. None if every step was."
+    )
     window: list[Row] = Field(description="The worst step and three on each side.")
     peak_window: list[Row] = Field(default=[], description="The same around the peak, where it is elsewhere.")
     sample: list[Row] = Field(description="Some steps of the whole run, always with the worst.")
@@ -156,7 +159,11 @@ class ComparisonResult(_Model):
 
     baseline: str
     candidate: str
-    control: str | None = None
+    controls: list[str] = []
+    repeats: list[str] = []
+    perturbed: list[str] = []
+    reference: str | None = None
+    beside: str | None = Field(default=None, description="The leg whose values stand beside the two in tables.")
     profile: str
     profile_reason: str = ""
     k: float

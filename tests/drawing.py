@@ -55,4 +55,5 @@ def compare(
 ) -> Comparison:
     """A comparison; `steps` says how many there should be, counted from 0."""
     expected = None if steps is None else np.arange(steps, dtype=np.int64)
-    return Comparison(baseline, candidate, profile, control, expected, **more)  # type: ignore[arg-type]
+    controls = () if control is None else (control,)
+    return Comparison(baseline, candidate, profile, controls, expected_steps=expected, **more)  # type: ignore[arg-type]

@@ -1,8 +1,9 @@
 """What a check is given: the legs of one comparison, and their gaps step by step."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ __all__ = ["DEFAULT_K", "JUDGED", "Comparison", "Gap", "Leg", "LogEvidence", "ga
 # The metrics that checks judge against bounds. `same_data` compares `lr`; of others a passing summary says that they
 # were not judged.
 JUDGED = ("loss", "grad_norm")
+
+_T = TypeVar("_T")
 
 _LEAST_OF_MEDIAN = 1e-3
 
@@ -113,8 +116,21 @@ class Gap:
 
     def first(self) -> "Gap":
         """The same at the first common step alone."""
+        return self._until(1)
+
+    def until(self, step: float) -> "Gap | None":
+        """The same up to a step; None if nothing is left."""
+        count = int(np.searchsorted(self.steps, step, side="right"))
+        return self if count == self.steps.size else self._until(count) if count else None
+
+    def _until(self, count: int) -> "Gap":
         return Gap(
-            self.metric, self.steps[:1], self.baseline[:1], self.other[:1], self.resolution[:1], self.spacing[:1]
+            self.metric,
+            self.steps[:count],
+            self.baseline[:count],
+            self.other[:count],
+            self.resolution[:count],
+            self.spacing[:count],
         )
 
 
@@ -166,7 +182,10 @@ class Comparison:
     Attributes:
         baseline, candidate: the legs compared.
         profile: what is allowed.
-        control: a layout trusted to be right, whose gap to the baseline is noise; or None.
+        controls: layouts trusted to be right, whose gap to the baseline is noise.
+        repeats: the baseline again.
+        perturbed: the baseline with every weight moved by one ulp.
+        reference: the baseline in float64, or None.
         expected_steps: int64 (n,), the steps that every leg must have; None if nobody said.
         required: checks that must run whatever the legs hold, beside those whose input exists.
         k: how many times the noise floor is allowed.
@@ -176,30 +195,53 @@ class Comparison:
     baseline: Leg
     candidate: Leg
     profile: Profile
-    control: Leg | None = None
+    controls: tuple[Leg, ...] = ()
+    repeats: tuple[Leg, ...] = ()
+    perturbed: tuple[Leg, ...] = ()
+    reference: Leg | None = None
     expected_steps: NDArray[np.int64] | None = None
     required: frozenset[str] = field(default_factory=frozenset)
     k: float = DEFAULT_K
     layout_unproven: bool = False
 
     def legs(self) -> Iterator[Leg]:
-        """Baseline, candidate and, if there is one, control."""
+        """Baseline, candidate, and the legs that measure noise."""
         yield self.baseline
         yield self.candidate
-        if self.control is not None:
-            yield self.control
+        yield from self.floor_legs()
+
+    def floor_legs(self) -> Iterator[Leg]:
+        """The legs whose gap to the baseline is noise, if they are what they are said to be."""
+        yield from self.controls
+        yield from self.repeats
+        yield from self.perturbed
 
     def metrics(self) -> tuple[str, ...]:
         """The judged metrics that the baseline or the candidate has."""
         return tuple(m for m in JUDGED if self.baseline.curve(m) or self.candidate.curve(m))
 
+    def measured_by_perturbing(self, metric: str) -> bool:
+        """Whether a perturbed leg shows what noise is in a metric."""
+        return any((gap := self.gap_of(metric, leg)) is not None and gap.finite.any() for leg in self.perturbed)
+
     def gap(self, metric: str) -> Gap | None:
         """Candidate against baseline; None where they have no step in common, or count steps differently."""
-        return None if self.shift else gap_between(metric, self.baseline, self.candidate)
+        return None if self.shift else self.gap_of(metric, self.candidate)
 
-    def control_gap(self, metric: str) -> Gap | None:
-        """Control against baseline."""
-        return None if self.control is None else gap_between(metric, self.baseline, self.control)
+    def gap_of(self, metric: str, leg: Leg) -> Gap | None:
+        """A leg against the baseline; None where they have no step in common."""
+        return self.once(("gap", metric, leg), lambda: gap_between(metric, self.baseline, leg))
+
+    def once(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
+        """What `compute` returned the first time that this comparison was asked for `key`: checks share what they
+        measure."""
+        if key not in self._known:
+            self._known[key] = compute()
+        return cast("_T", self._known[key])
+
+    @cached_property
+    def _known(self) -> dict[tuple[object, ...], object]:
+        return {}
 
     def bound(self, metric: str) -> Bound:
         """The bound of a judged metric."""

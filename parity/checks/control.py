@@ -1,49 +1,103 @@
-"""Is the candidate's gap within k times the noise floor that the control measured?"""
+"""Is the candidate's gap within k times the noise floor, and is the control itself no further out than noise?"""
+
+from collections.abc import Iterator
 
 import numpy as np
 
+from parity.checks.allowance import MOST_WIDENING, control_beyond
 from parity.checks.comparison import Comparison, Gap
-from parity.checks.floor import noise_floor
+from parity.checks.noise import CONTROL_LIMIT, Carried, carried, horizon, noise_floor
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
-from parity.checks.within import MOST_WIDENING, attribution, control_beyond, measure
+from parity.checks.within import attribution, measure
 from parity.checks.words import number
 
 __all__ = ["check"]
 
 
 def check(comparison: Comparison) -> Outcome:
-    """Compare the candidate's gap at every step with k times the running maximum of the control's gap.
+    """Compare the candidate's gap at every step, up to the evidence horizon, with k times the running maximum of what
+    control, repeat and perturbed legs show.
 
     A spike of the trajectory lifts candidate and control alike, so it does not fail; a fault of the split lifts the
-    candidate alone. A control that carries the same fault hides it from this check, so a control that is far beyond
-    the profile's own bound says nothing.
+    candidate alone. A control that carries the same fault would hide it, so a control that is far beyond the
+    perturbed legs fails itself and measures nothing; without perturbed legs, one that is far beyond the profile's own
+    bound says nothing.
     """
-    if comparison.control is None:
-        return Outcome("control", Kind.PARITY, Status.NOT_RUN, "no control leg", required=False)
+    if next(comparison.floor_legs(), None) is None:
+        return Outcome("control", Kind.PARITY, Status.NOT_RUN, "no control, repeat or perturbed leg", required=False)
+    suspects = carried(comparison)
     numbers: list[MetricGap] = []
-    words: list[str] = []
-    unknown: list[str] = []
-    failed = False
+    words = [_accusation(one) for one in suspects]
+    unknown = list(_not_noise(comparison))
+    failed = bool(suspects)
     for metric in comparison.metrics():
         gap = comparison.gap(metric)
         floor = None if gap is None else noise_floor(comparison, gap)
         if gap is None or floor is None:
-            unknown.append(f"the control has no finite {metric} in common with the baseline")
+            unknown.append(f"no leg that measures noise has a finite {metric} in common with the baseline")
             continue
-        measured = measure(gap, np.maximum(comparison.k * floor, gap.resolution), floor)
-        failed |= bool(measured.steps_over)
+        judged = gap.steps <= horizon(comparison, metric)
+        allowed = np.maximum(comparison.k * floor, gap.resolution)
+        measured = measure(gap, allowed, floor, judged)
+        over = np.flatnonzero(judged & gap.finite & (gap.absolute > allowed))
+        failed |= bool(over.size)
         numbers.append(measured)
         words.append(_sentence(comparison, gap, measured))
-        times, step = control_beyond(comparison, gap)
-        if times > MOST_WIDENING and not comparison.bound(metric).explicit:
-            unknown.append(
-                f"the control {comparison.control.name} is itself up to {number(times)} times beyond the {metric}"
-                f" bound of {comparison.profile.name}, first at step {step}: it carries a bug, or the model is noisy"
-            )
+        unknown += _unexplained(comparison, gap)
+    words += _determinism(comparison)
     if unknown and not failed:
         return Outcome("control", Kind.PARITY, Status.NOT_RUN, "; ".join(unknown), gaps=tuple(numbers))
     status = Status.FAIL if failed else Status.PASS
     return Outcome("control", Kind.PARITY, status, "; ".join(words), gaps=tuple(numbers))
+
+
+def _accusation(one: Carried) -> str:
+    return (
+        f"the control {one.leg.name} carries a bug too: its {one.what} is {number(one.times)} times the noise of the"
+        f" perturbed leg at step {one.step} ({number(CONTROL_LIMIT)} allowed), so it measures no noise here"
+    )
+
+
+def _not_noise(comparison: Comparison) -> Iterator[str]:
+    """Repeat and perturbed legs that differ before any update by more than rounding can."""
+    for leg in (*comparison.repeats, *comparison.perturbed):
+        gap = comparison.gap_of("loss", leg)
+        if gap is None or not gap.finite[0] or comparison.updates(gap.steps[:1])[0] > 0:
+            continue
+        bound = MOST_WIDENING * float(comparison.bound("loss").allowed(gap.steps[:1] * 0, gap.scale[:1])[0])
+        if gap.absolute[0] > bound:
+            yield (
+                f"{leg.name} differs from {comparison.baseline.name} by {number(float(gap.relative[0]))} in the first"
+                " loss already, which no rounding explains: it has other weights or data, and measures no noise"
+            )
+
+
+def _unexplained(comparison: Comparison, gap: Gap) -> Iterator[str]:
+    """A control far beyond the profile's bound, where no perturbed leg tells a noisy model from a bug."""
+    if comparison.bound(gap.metric).explicit or comparison.measured_by_perturbing(gap.metric):
+        return
+    times, step, name = control_beyond(comparison, gap)
+    if times > MOST_WIDENING:
+        yield (
+            f"the control {name} is itself up to {number(times)} times beyond the {gap.metric} bound of"
+            f" {comparison.profile.name}, first at step {step}: it carries a bug, or the model is noisy; a perturbed"
+            " leg tells which"
+        )
+
+
+def _determinism(comparison: Comparison) -> Iterator[str]:
+    """Whether the baseline run again is the same to the last digit."""
+    for leg in comparison.repeats:
+        gaps = [gap for metric in comparison.metrics() if (gap := comparison.gap_of(metric, leg)) is not None]
+        if gaps:
+            yield f"{leg.name} {_likeness(gaps)}"
+
+
+def _likeness(gaps: list[Gap]) -> str:
+    parted = [int(gap.steps[at[0]]) for gap in gaps if (at := np.flatnonzero(gap.finite & (gap.absolute > 0))).size]
+    if not parted:
+        return "is equal to the last digit: the trainer is deterministic"
+    return f"parts from the baseline at step {min(parted)}: the trainer is not deterministic"
 
 
 def _sentence(comparison: Comparison, gap: Gap, measured: MetricGap) -> str:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from parity.checks.allowance import DOUBT, MOST_WIDENING
 from parity.checks.comparison import Comparison, Gap
+from parity.checks.noise import horizon, sane_legs
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
-from parity.checks.within import DOUBT, MOST_WIDENING
 from parity.checks.words import number
 
 __all__ = ["check", "growth", "lean"]
@@ -43,6 +44,7 @@ def check(comparison: Comparison) -> Outcome:
     failed = unclear = False
     for metric in comparison.metrics():
         gap = comparison.gap(metric)
+        gap = None if gap is None else gap.until(horizon(comparison, metric))
         if gap is None or int(gap.finite[1:].sum()) < _LEAST_STEPS:
             continue
         measured, ceiling = _measure(comparison, gap)
@@ -70,14 +72,12 @@ def _measure(comparison: Comparison, gap: Gap) -> tuple[MetricGap, float]:
     own += float((bound.atol / gap.scale[later]).mean())
     allowed = own
     ceiling = own if bound.mean_explicit else DOUBT * own
-    control = comparison.control_gap(gap.metric)
-    noise = None
-    if control is not None and control.finite[1:].any():
-        # The control's mean size, not its signed mean, which may be small by luck.
-        noise = float(control.relative[1:][control.finite[1:]].mean())
-        if not bound.mean_explicit:
-            ceiling = max(own, comparison.k * noise)
-            allowed = min(ceiling, MOST_WIDENING * own)
+    noise = _noise(comparison, gap)
+    if noise is not None and not bound.mean_explicit:
+        ceiling = max(own, comparison.k * noise)
+        # A perturbed leg tells noise from a bug that a control carries too.
+        most = np.inf if comparison.measured_by_perturbing(gap.metric) else MOST_WIDENING
+        allowed = min(ceiling, most * own)
     # Rounding to the printed spacing averages out no better than one spacing over the root of the steps.
     ceiling += float((gap.resolution[later] / gap.scale[later]).mean() / np.sqrt(later.sum()))
     mean = float(gap.signed[later].mean())
@@ -105,8 +105,20 @@ def _describe(comparison: Comparison, gap: Gap, measured: MetricGap) -> str:
         manner += f" and grows {number(grown)} times" if np.isfinite(grown) else " and grows from nothing"
     text = f"{gap.metric} {manner}, signed mean {mean:+.2g}"
     text += f", beyond the {number(allowed)} allowed" if abs(mean) > allowed else f" ({number(allowed)} allowed)"
-    control = comparison.control_gap(gap.metric)
-    if control is not None and comparison.control is not None and control.finite[1:].any():
-        theirs = float(control.signed[1:][control.finite[1:]].mean())
-        text += f"; control {comparison.control.name} {theirs:+.2g}"
+    for leg in comparison.controls:
+        theirs = comparison.gap_of(gap.metric, leg)
+        if theirs is not None and theirs.finite[1:].any():
+            text += f"; control {leg.name} {float(theirs.signed[1:][theirs.finite[1:]].mean()):+.2g}"
     return text
+
+
+def _noise(comparison: Comparison, gap: Gap) -> float | None:
+    """The largest mean size of the gaps of the legs that measure noise, up to the last step of `gap`; not their
+    signed mean, which may be small by luck."""
+    sizes = []
+    for leg in sane_legs(comparison):
+        theirs = comparison.gap_of(gap.metric, leg)
+        theirs = None if theirs is None else theirs.until(float(gap.steps[-1]))
+        if theirs is not None and theirs.finite[1:].any():
+            sizes.append(float(theirs.relative[1:][theirs.finite[1:]].mean()))
+    return max(sizes, default=None)

@@ -24,10 +24,11 @@ def check(comparison: Comparison) -> Outcome:
         both = np.intersect1d(left, right)
         if both.size:
             shared.append(f"both legs have {_where(metric, both)}")
-        if comparison.control is not None:
-            theirs = np.setdiff1d(_bad_steps(comparison.control, metric), np.union1d(left, right))
+        for leg in comparison.floor_legs():
+            theirs = np.setdiff1d(_bad_steps(leg, metric), np.union1d(left, right))
             if theirs.size:
-                shared.append(f"the control {comparison.control.name} has {_where(metric, theirs)}")
+                role = "the control " if leg in comparison.controls else ""
+                shared.append(f"{role}{leg.name} has {_where(metric, theirs)}")
     one_sided += [problem for leg in comparison.legs() for problem in _ranks(leg)]
     if one_sided:
         return Outcome("finite", Kind.PARITY, Status.FAIL, "; ".join(one_sided + shared))

@@ -1,34 +1,41 @@
-"""The noise floor: how far two correct runs differ here, as measured by the control."""
+"""How far a leg that should agree with the baseline is from it, up to each step."""
+
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.comparison import Comparison, Gap
+from parity.checks.comparison import Comparison, Gap, Leg
 
-__all__ = ["noise_floor"]
+__all__ = ["floor_of", "running"]
 
 # A value less than a tenth of the run's median is measured against that: a loss that crosses zero would otherwise
 # make any difference there infinite, and a running maximum keep it.
 _LEAST_OF_MEDIAN = 0.1
 
 
-def noise_floor(comparison: Comparison, gap: Gap) -> NDArray[np.float64] | None:
-    """Absolute noise floor at each step of `gap`, float64 (n,), or None where no control measured it.
+def running(gap: Gap) -> NDArray[np.float64]:
+    """Running maximum of a leg's relative gap, float64 (n,): a leg that happens to agree at one step does not claim
+    that the run has no noise there. Steps that are not finite add nothing."""
+    return np.maximum.accumulate(np.where(gap.finite, gap.absolute / _scale(gap.baseline, _size(gap.baseline)), 0.0))
 
-    The floor is the running maximum of the control's relative gap, so that a control which happens to agree at
-    one step does not claim that the run has no noise there. It is never less than a multiple of the dtype's
-    epsilon at the value.
-    """
-    control = comparison.control_gap(gap.metric)
-    if control is None or not control.finite.any():
+
+def floor_of(comparison: Comparison, gap: Gap, legs: Iterable[Leg]) -> NDArray[np.float64] | None:
+    """The largest `running` of any of the legs at each step of `gap`, at least a multiple of the dtype's epsilon at
+    the value: absolute, float64 (n,). None where none of them has the metric."""
+    size = _size(gap.baseline)
+    measured = None
+    for leg in legs:
+        theirs = comparison.gap_of(gap.metric, leg)
+        if theirs is None or not theirs.finite.any():
+            continue
+        # Steps that the leg lacks take the floor of the last step that it has.
+        at = np.searchsorted(theirs.steps, gap.steps, side="right") - 1
+        of_leg = np.where(at >= 0, running(theirs)[np.maximum(at, 0)], 0.0)
+        measured = of_leg if measured is None else np.maximum(measured, of_leg)
+    if measured is None:
         return None
-    size = _size(control.baseline)
-    running = np.maximum.accumulate(np.where(control.finite, control.absolute / _scale(control.baseline, size), 0.0))
-    # Steps that the control lacks take the floor of the last step that it has.
-    at = np.searchsorted(control.steps, gap.steps, side="right") - 1
-    measured = np.where(at >= 0, running[np.maximum(at, 0)], 0.0)
-    least = comparison.profile.epsilon * comparison.profile.floor_epsilons
-    return np.maximum(measured, least) * _scale(gap.baseline, size)
+    return np.maximum(measured, comparison.profile.least_floor) * _scale(gap.baseline, size)
 
 
 def _size(values: NDArray[np.float64]) -> float:

@@ -1,8 +1,10 @@
 """Is the first loss the same, tightly? Nothing has been updated yet: a gap there is a wrong forward."""
 
+from parity.checks.allowance import allowance, unjudged
 from parity.checks.comparison import Comparison
+from parity.checks.noise import noise_floor
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
-from parity.checks.within import allowance, measure, unjudged
+from parity.checks.within import measure
 from parity.checks.words import number
 
 __all__ = ["UNSURE", "check"]
@@ -29,7 +31,7 @@ def check(comparison: Comparison) -> Outcome:
         return outcome(Status.NOT_RUN, f"the loss of step {first} is not finite in both legs")
     only = gap.first()
     allowed = allowance(comparison, only)
-    numbers = measure(only, allowed.allowed)
+    numbers = measure(only, allowed.allowed, noise_floor(comparison, only))
     relative = number(numbers.worst or 0)
     if allowed.over(only)[0]:
         reason = (

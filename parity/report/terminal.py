@@ -72,8 +72,8 @@ def _add(table: Table, cells: Iterable[str | Text], style: str = "") -> None:
 
 def _comparison(comparison: ComparisonResult) -> RenderableType:
     title = f"{comparison.candidate} against {comparison.baseline}"
-    if comparison.control:
-        title += f", control {comparison.control}"
+    if comparison.controls:
+        title += f", control {', '.join(comparison.controls)}"
     parts: list[RenderableType] = [Text(title, style="bold"), _checks(comparison)]
     parts += [Text(f"  {line}") for outcome in comparison.outcomes for line in _remarks(outcome)]
     parts += [_worst(comparison, metric) for metric in comparison.metrics if metric.window]
@@ -115,22 +115,22 @@ def _remarks(outcome: OutcomeResult) -> list[str]:
 def _worst(comparison: ComparisonResult, metric: MetricResult) -> Group:
     head = Text(f"\n{metric.metric}, worst at step {metric.worst_step if metric.worst_step is not None else '–'}")
     lines = [head, Text(f"  gap      {text.sparkline(metric.chart.gap)}  over {metric.steps} steps, log scale")]
-    if metric.chart.control is not None:
-        lines.append(Text(f"  control  {text.sparkline(metric.chart.control)}"))
-    names = [comparison.baseline, comparison.candidate, *([comparison.control] if comparison.control else [])]
+    if metric.chart.noise is not None:
+        lines.append(Text(f"  noise    {text.sparkline(metric.chart.noise)}"))
+    names = [comparison.baseline, comparison.candidate, *([comparison.beside] if comparison.beside else [])]
     headings = ["step", *names, "gap", "relative", "allowed", "× allowed"]
-    headings += ["control's gap", "× floor"] if comparison.control else []
+    headings += [f"{comparison.beside}'s gap", "× floor"] if comparison.beside else []
     table = _table(*headings, left=0)
     for row in metric.window:
         cells = [str(row.step), text.value(row.baseline), text.value(row.candidate)]
-        cells += [text.value(row.control)] if comparison.control else []
+        cells += [text.value(row.noise)] if comparison.beside else []
         cells += [
             text.gap(row.absolute),
             text.gap(row.relative),
             text.gap(row.allowed),
             text.times(row.times_allowed),
         ]
-        cells += [text.gap(row.control_relative), text.times(row.times_floor)] if comparison.control else []
+        cells += [text.gap(row.noise_relative), text.times(row.times_floor)] if comparison.beside else []
         over = row.times_allowed is not None and row.times_allowed > 1
         _add(table, cells, style="red" if over else "bold" if row.step == metric.worst_step else "")
     return Group(*lines, table)

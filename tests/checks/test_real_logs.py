@@ -18,10 +18,10 @@ DEEPSPEED = {"grad_norm": "grad_norm_own"}
 
 
 def judged(
-    baseline: str, candidate: str, control: str | None = None, keys: dict[str, str] | None = None
+    baseline: str, candidate: str, control: str | None = None, keys: dict[str, str] | None = None, **more: str
 ) -> ComparisonResult:
-    paths = {"baseline": baseline, "candidate": candidate, **({"control": control} if control else {})}
-    sources = {role: LogSource(LOGS / path, keys=keys) for role, path in paths.items()}
+    paths = {"baseline": baseline, "candidate": candidate, **({"control": control} if control else {}), **more}
+    sources = [(role, LogSource(LOGS / path, keys=keys)) for role, path in paths.items()]
     return judge_logs(sources, profile="fp32-cpu").comparisons[0]
 
 

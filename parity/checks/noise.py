@@ -1,0 +1,121 @@
+"""What noise is here: how far two correct runs differ, as control, repeat and perturbed legs show."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.comparison import Comparison, Gap, Leg
+from parity.checks.floor import floor_of, running
+from parity.checks.parameters import apart, common_steps, furthest
+from parity.checks.profiles import ParameterBound
+
+__all__ = ["CONTROL_LIMIT", "Carried", "carried", "horizon", "noise_floor", "parameter_floors", "sane_legs"]
+
+CONTROL_LIMIT = 16.0
+"""A control so many times further out than the perturbed legs is no noise. Measured on one set of faults that were
+put into candidate and control alike: 60 of 60 are seen in fp32, and no correct control is taken for one."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A control that is further out than noise.
+
+    Attributes:
+        leg: the control.
+        what: the metric, or the parameter, in which it is furthest out.
+        step: where it is furthest out.
+        times: how many times the perturbed legs' floor it is out.
+    """
+
+    leg: Leg
+    what: str
+    step: int
+    times: float
+
+
+def noise_floor(comparison: Comparison, gap: Gap) -> NDArray[np.float64] | None:
+    """Absolute noise floor at each step of `gap`, float64 (n,), or None where no leg measured it."""
+    return floor_of(comparison, gap, sane_legs(comparison))
+
+
+def parameter_floors(comparison: Comparison, kind: str, step: int) -> dict[str, float] | None:
+    """Noise floor of the relative distance by parameter, or None where no leg measured it.
+
+    Args:
+        comparison: the legs.
+        kind: `gradients` or `updates`.
+        step: a step that baseline and candidate sketched.
+    """
+    return furthest(comparison, sane_legs(comparison), kind, step, comparison.profile.least_floor)
+
+
+def sane_legs(comparison: Comparison) -> tuple[Leg, ...]:
+    """The legs that measure noise, without the controls that carry a bug themselves."""
+    suspects = {one.leg for one in carried(comparison)}
+    return tuple(leg for leg in comparison.floor_legs() if leg not in suspects)
+
+
+def carried(comparison: Comparison) -> tuple[Carried, ...]:
+    """Controls that are more than `CONTROL_LIMIT` times further out than the perturbed legs, at any step up to the
+    horizon, or in any parameter at the first sketched step; each where it is furthest out.
+
+    A control may carry the candidate's bug and would then hide it; a leg of which each weight is one ulp off cannot.
+    Empty where no perturbed leg says what noise is.
+    """
+
+    def find() -> tuple[Carried, ...]:
+        found = []
+        for control in comparison.controls if comparison.perturbed else ():
+            one = max(_suspicions(comparison, control), key=lambda one: one.times, default=None)
+            found += [] if one is None else [one]
+        return tuple(found)
+
+    return comparison.once(("carried",), find)
+
+
+def horizon(comparison: Comparison, metric: str) -> float:
+    """The evidence horizon: the last step at which `k` times the perturbed legs' floor is within what the check must
+    resolve (`Bound.resolve`). Infinite where the run does not reach it, or no perturbed leg has the metric.
+
+    Beyond it a correct run may be further from its baseline than a fault would take it, so that a gap means nothing.
+    """
+    ends = []
+    for leg in comparison.perturbed:
+        gap = comparison.gap_of(metric, leg)
+        if gap is None or not gap.finite.any():
+            continue
+        beyond = np.flatnonzero(comparison.k * running(gap) > comparison.bound(metric).resolve)
+        if beyond.size:
+            at = int(beyond[0])
+            ends.append(float(gap.steps[at - 1]) if at else float(gap.steps[0]) - 1)
+    return min(ends, default=float("inf"))
+
+
+def _suspicions(comparison: Comparison, control: Leg) -> Iterator[Carried]:
+    for metric in comparison.metrics():
+        gap = comparison.gap_of(metric, control)
+        floor = None if gap is None else floor_of(comparison, gap, comparison.perturbed)
+        if gap is None or floor is None:
+            continue
+        judged = gap.finite & (gap.steps <= horizon(comparison, metric))
+        times = np.where(judged, (gap.absolute - gap.resolution) / floor, 0.0)
+        at = int(np.argmax(times))
+        if times[at] > CONTROL_LIMIT:
+            yield Carried(control, metric, int(gap.steps[at]), float(times[at]))
+    bounds = {"gradients": comparison.profile.gradient, "updates": comparison.profile.update}
+    for kind, bound in bounds.items():
+        yield from _suspicious_parameters(comparison, control, kind, bound)
+
+
+def _suspicious_parameters(
+    comparison: Comparison, control: Leg, kind: str, bound: ParameterBound
+) -> Iterator[Carried]:
+    for step in common_steps(comparison, control, kind)[:1]:
+        least = comparison.profile.least_floor
+        floors = furthest(comparison, comparison.perturbed, kind, step, least) or {}
+        for name, one in apart(comparison, control, kind, step).parameters.items():
+            floor = floors.get(name)
+            if floor and one.distance > max(bound.first, CONTROL_LIMIT * floor):
+                yield Carried(control, f"{kind} of {name}", step, one.distance / floor)

@@ -1,0 +1,134 @@
+"""How far a leg's gradients or updates are from the baseline's, parameter by parameter, from sketches.
+
+The sketch is linear, so the sketch of a difference is the difference of the sketches, and the squared length of a
+sketch estimates that of what was sketched without bias (Charikar, Chen, Farach-Colton 2002). At 64 slots a relative
+distance is within 17 % in 95 of 100 cases.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.comparison import Comparison, Leg
+from parity.checks.groups import group_of
+
+__all__ = ["Apart", "StepApart", "apart", "common_steps", "furthest", "recorded"]
+
+# A parameter whose gradient is less than this part of the whole model's is measured against that part: rounding
+# does not shrink with a gradient that cancels to nothing, as that of a key bias does.
+_LEAST_SCALE = 1e-4
+
+
+@dataclass(frozen=True)
+class Apart:
+    """One parameter's gradient or update in the baseline and another leg, estimated from its sketches.
+
+    Attributes:
+        name, group: the parameter, and the kind of parameter it is.
+        distance: L2 norm of the difference, over `scale`.
+        ratio: exact norm in the other leg over that in the baseline.
+        cosine: of the angle between the two.
+        square: squared L2 norm of the difference.
+        norm: exact L2 norm in the baseline.
+        scale: `norm`, at least 1e-4 of the whole model's.
+    """
+
+    name: str
+    group: str
+    distance: float
+    ratio: float
+    cosine: float
+    square: float
+    norm: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class StepApart:
+    """All parameters at one step.
+
+    Attributes:
+        parameters: by name, those that both legs have.
+        missing, extra: names that only the baseline, or only the other leg has.
+        distance: of the whole model, relative.
+    """
+
+    parameters: Mapping[str, Apart]
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    distance: float
+
+
+def recorded(leg: Leg) -> bool:
+    """Whether every rank of the leg described its model."""
+    return leg.records is not None and leg.records.has_model
+
+
+def common_steps(comparison: Comparison, leg: Leg, kind: str) -> list[int]:
+    """Steps at which the baseline and the leg both sketched `gradients` or `updates`."""
+
+    def steps() -> list[int]:
+        if comparison.baseline.records is None or leg.records is None:
+            return []
+        theirs = set(leg.records.sketched_steps(kind))
+        return [step for step in comparison.baseline.records.sketched_steps(kind) if step in theirs]
+
+    return comparison.once(("common steps", leg, kind), steps)
+
+
+def apart(comparison: Comparison, leg: Leg, kind: str, step: int) -> StepApart:
+    """The leg's `gradients` or `updates` at a step that both sketched, against the baseline's."""
+    return comparison.once(("apart", leg, kind, step), lambda: _measure(comparison, leg, kind, step))
+
+
+def furthest(
+    comparison: Comparison, legs: Iterable[Leg], kind: str, step: int, least: float
+) -> dict[str, float] | None:
+    """The largest distance of any of the legs by parameter, at least `least`; None where none sketched the step."""
+    found: dict[str, float] | None = None
+    for leg in legs:
+        if step not in common_steps(comparison, leg, kind):
+            continue
+        found = {} if found is None else found
+        for name, one in apart(comparison, leg, kind, step).parameters.items():
+            found[name] = max(found.get(name, least), one.distance)
+    return found
+
+
+def _measure(comparison: Comparison, leg: Leg, kind: str, step: int) -> StepApart:
+    baseline, other = comparison.baseline.records, leg.records
+    assert baseline is not None
+    assert other is not None
+    left, right = baseline.sketches(kind, step), other.sketches(kind, step)
+    norms, other_norms = baseline.norms(kind, step), other.norms(kind, step)
+    total = float(np.sqrt(sum(norm**2 for norm in norms.values())))
+    parameters = {}
+    for name in left:
+        if name not in right:
+            continue
+        scale = max(norms[name], _LEAST_SCALE * total, float(np.finfo(np.float64).tiny))
+        square = float(np.sum((right[name] - left[name]) ** 2))
+        parameters[name] = Apart(
+            name=name,
+            group=group_of(name, left.keys()),
+            distance=float(np.sqrt(square)) / scale,
+            ratio=other_norms[name] / norms[name] if norms[name] else (1.0 if not other_norms[name] else np.inf),
+            cosine=_cosine(left[name], right[name]),
+            square=square,
+            norm=norms[name],
+            scale=scale,
+        )
+    error = sum(one.square for one in parameters.values())
+    return StepApart(
+        parameters=parameters,
+        missing=tuple(sorted(left.keys() - right)),
+        extra=tuple(sorted(right.keys() - left)),
+        distance=float(np.sqrt(error)) / total if total else 0.0,
+    )
+
+
+def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(np.clip(np.dot(a, b) / size, -1.0, 1.0)) if size else 1.0
