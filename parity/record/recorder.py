@@ -31,8 +31,9 @@ class Recorder:
     """Writes `rank-<r>.jsonl` into a leg's folder, or nothing when the leg is not being recorded.
 
     Three calls are enough in a loop: `from_env`, `start` before the first step, and `step` after each optimizer
-    step. Recording never changes what is computed, and never communicates. Gradients are read at the first of
-    `gradients()`, `torch.nn.utils.clip_grad_norm_`, and the optimizer's step; the record says which.
+    step. Recording never communicates, and never changes what is computed, but for the first weights of a leg that is
+    to be perturbed. Gradients are read at the first of `gradients()`, `torch.nn.utils.clip_grad_norm_`, and the
+    optimizer's step; the record says which.
 
     The file is created by the first call, whichever that is, and replaces an older one. It is opened for
     each write and closed again, so a rank that dies leaves whole lines and nothing to flush.
@@ -45,6 +46,7 @@ class Recorder:
         leg: the leg's name in its suite.
         sketched: which steps' gradients are sketched, counted from 0 since `start` whatever the loop calls
             them. Updates are sketched at all of these but the last.
+        perturbed: which way `start` moves the weights, from 1; None leaves them as they are.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Recorder:
         run_id: str | None = None,
         leg: str | None = None,
         sketched: Sequence[int] = (0, 1, 2),
+        perturbed: int | None = None,
     ) -> None:
         self.path = None if folder is None else Path(folder) / f"rank-{rank}.jsonl"
         self.rank = rank
@@ -63,6 +66,7 @@ class Recorder:
         self.run_id = run_id
         self.leg = leg
         self.sketched = tuple(sketched)
+        self.perturbed = perturbed
         self._begun = False
         self._observer: Observer | None = None
 
@@ -72,14 +76,20 @@ class Recorder:
 
         Args:
             env: read instead of `os.environ`. `RANK` defaults to 0, `WORLD_SIZE` to 1 and
-                `PARITY_SKETCH_STEPS` to 0,1,2; `PARITY_RUN_ID` and `PARITY_LEG` may be absent.
+                `PARITY_SKETCH_STEPS` to 0,1,2; `PARITY_RUN_ID`, `PARITY_LEG` and `PARITY_PERTURB` may be absent.
 
         Raises:
-            UsageError: `RANK`, `WORLD_SIZE` or one of `PARITY_SKETCH_STEPS` is not a whole number.
+            UsageError: `RANK`, `WORLD_SIZE`, `PARITY_PERTURB` or one of `PARITY_SKETCH_STEPS` is not a whole number,
+                or a model was to be moved that nothing is recorded of.
         """
         env = os.environ if env is None else env
         folder = env.get("PARITY_RECORD_DIR")
+        perturbed = env.get("PARITY_PERTURB")
         if not folder:
+            if perturbed is not None:
+                raise UsageError(
+                    "PARITY_PERTURB: is set, but PARITY_RECORD_DIR is not, so no record would tell of it"
+                )
             return cls(None)
         steps = env.get("PARITY_SKETCH_STEPS", SKETCH_STEPS)
         return cls(
@@ -89,6 +99,7 @@ class Recorder:
             run_id=env.get("PARITY_RUN_ID"),
             leg=env.get("PARITY_LEG"),
             sketched=[_whole_number("PARITY_SKETCH_STEPS", one.strip()) for one in steps.split(",") if one.strip()],
+            perturbed=None if perturbed is None else _whole_number("PARITY_PERTURB", perturbed, least=1),
         )
 
     @property
@@ -113,6 +124,10 @@ class Recorder:
         DTensors say themselves which part this rank holds. A tensor that is tied to another is recorded once,
         under its first name. Gradients and updates of sparse and low-precision tensors are measured in float64.
 
+        In a perturbed leg, every floating-point parameter is moved in place by one unit in its last place, before
+        anything is recorded. Call this before the weights are copied: fp32 masters that an optimizer made earlier are
+        not moved, and overwrite the moved weights at its first step.
+
         Args:
             model: its initialised weights, split as they will be trained; a list if this rank has several
                 stages; None to write curves only. A mapping is taken for the environment.
@@ -126,7 +141,8 @@ class Recorder:
             experts: that this rank owns, by module.
 
         Raises:
-            UsageError: the model cannot be described as it was told to; the message says which parameter.
+            UsageError: the model cannot be described as it was told to; the message says which parameter. Or this is
+                a perturbed leg, and there is no model, or nothing in it, that could be moved.
         """
         if not self.active:
             return
@@ -139,6 +155,8 @@ class Recorder:
         if model is None:
             if optimizer is not None:
                 raise UsageError("start: an optimizer, but no model; give the model whose parameters it trains")
+            if self.perturbed is not None:
+                raise UsageError("start: no model; a perturbed leg (PARITY_PERTURB) needs start(model, ...)")
         else:
             from parity.record.watching import watch
 
@@ -154,6 +172,7 @@ class Recorder:
                 experts=experts,
                 world_size=self.world_size,
                 sketched=self.sketched,
+                perturbed=self.perturbed,
             )
             about, lines, self._observer = watched
             more.setdefault("coordinates", {})
@@ -280,7 +299,7 @@ def _number(value: SupportsFloat) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def _whole_number(name: str, text: str) -> int:
-    if not text.isdecimal():
-        raise UsageError(f"{name}: {text!r} is not a whole number")
+def _whole_number(name: str, text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise UsageError(f"{name}: {text!r} is not a whole number" + (f" of at least {least}" if least else ""))
     return int(text)

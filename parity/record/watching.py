@@ -12,6 +12,7 @@ from parity.record.environment import completed
 from parity.record.lines import Line, Readout, hexadecimal
 from parity.record.observer import Observer
 from parity.record.parts import Described, find_parts
+from parity.record.perturb import perturb
 
 __all__ = ["final_lines", "step_lines", "watch"]
 
@@ -27,14 +28,18 @@ def watch(
     experts: Mapping[str, Sequence[int]] | None,
     world_size: int,
     sketched: Sequence[int],
+    perturbed: int | None = None,
 ) -> tuple[dict[str, object], list[Line], Observer | None]:
-    """Describe a model and begin to watch it. See `Recorder.start`.
+    """Describe a model, moved first if it is to be perturbed, and begin to watch it. See `Recorder.start`.
 
     Returns:
         The environment, completed; the lines that describe the model; and the observer, attached, which is
         None if this rank holds no parameter.
     """
     parameters, buffers = find_parts(modules, shards, names)
+    if perturbed is not None:
+        perturb(parameters, perturbed)
+        environment = {**environment, "perturbed": perturbed}
     line = described(parameters, buffers, optimizers, layers=layers, experts=experts)
     observer = None
     if parameters:
