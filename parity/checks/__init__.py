@@ -17,6 +17,7 @@ from parity.checks import (
     layout,
     loss,
     norm_consistent,
+    reference,
     replicas,
     same_data,
     trained,
@@ -46,11 +47,12 @@ _MODULES: tuple[ModuleType, ...] = (
     replicas,
     drift,
     control,
+    reference,
 )
 
 # Checks that a difference in start or data decides, and those that then say nothing more.
 _START = ("initial_state", "same_data")
-_FOLLOWS = ("forward", "loss", "grad_norm", "gradients", "update", "drift", "control")
+_FOLLOWS = ("forward", "loss", "grad_norm", "gradients", "update", "drift", "control", "reference")
 
 CHECKS = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
 

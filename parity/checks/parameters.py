@@ -86,15 +86,20 @@ def apart(comparison: Comparison, leg: Leg, kind: str, step: int) -> StepApart:
 def furthest(
     comparison: Comparison, legs: Iterable[Leg], kind: str, step: int, least: float
 ) -> dict[str, float] | None:
-    """The largest distance of any of the legs by parameter, at least `least`; None where none sketched the step."""
-    found: dict[str, float] | None = None
+    """The largest distance of any of the legs by parameter; None where none sketched the step.
+
+    A parameter of three numbers agrees by luck as a single number does, so none is less than the median parameter's,
+    or than `least`.
+    """
+    found: dict[str, float] = {}
     for leg in legs:
-        if step not in common_steps(comparison, leg, kind):
-            continue
-        found = {} if found is None else found
-        for name, one in apart(comparison, leg, kind, step).parameters.items():
-            found[name] = max(found.get(name, least), one.distance)
-    return found
+        if step in common_steps(comparison, leg, kind):
+            for name, one in apart(comparison, leg, kind, step).parameters.items():
+                found[name] = max(found.get(name, least), one.distance)
+    if not found:
+        return None
+    median = float(np.median(list(found.values())))
+    return {name: max(distance, median) for name, distance in found.items()}
 
 
 def _measure(comparison: Comparison, leg: Leg, kind: str, step: int) -> StepApart:
