@@ -24,8 +24,13 @@ _BITS = {
 }
 """Dtypes that are moved, and the integers of their size: finite neighbours of one sign are neighbours as integers."""
 
+_FRACTION = {torch.float64: 52, torch.float32: 23, torch.bfloat16: 7, torch.float16: 10}
+"""Bits of the fraction: a unit in the last place of a coarser dtype is 2 to the difference, as integers."""
 
-def perturb(parameters: Sequence[Part], direction: int) -> None:
+_COMPUTED = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def perturb(parameters: Sequence[Part], direction: int, computed_in: object = None) -> None:
     """Move every element by one unit in its last place, in place.
 
     Zeros stay, as one unit from zero is a denormal; so do values that are not finite, or would no longer be, and
@@ -35,6 +40,8 @@ def perturb(parameters: Sequence[Part], direction: int) -> None:
     Args:
         parameters: of this rank; memory that two of them share is moved once, under the first one's name.
         direction: 1 or more; another one moves about half of the elements the other way.
+        computed_in: `fp32`, `bf16` or `fp16`, where the model computes in less than it stores: it is that dtype's
+            last place that counts, as most smaller changes are rounded away.
 
     Raises:
         UsageError: this rank has parameters, and none that can be moved.
@@ -49,14 +56,15 @@ def perturb(parameters: Sequence[Part], direction: int) -> None:
             memory = (local.device, local.data_ptr())
             if memory not in moved:
                 moved.add(memory)
-                _move(local, part, direction)
+                fraction = _FRACTION[_COMPUTED.get(str(computed_in), local.dtype)]
+                _move(local, part, direction, 1 << max(0, _FRACTION[local.dtype] - fraction))
     if there and not moved:
         raise UsageError(
             f"start: no parameter can be moved by one unit in its last place: {there[0].name} is {there[0].dtype}"
         )
 
 
-def _move(local: Tensor, part: Part, direction: int) -> None:
+def _move(local: Tensor, part: Part, direction: int, unit: int) -> None:
     flat = local.reshape(-1)  # a copy where the elements do not lie in a row
     box, step = part.box, chunk(local.device)
     salt = _salt(part.name, direction)
@@ -67,8 +75,9 @@ def _move(local: Tensor, part: Part, direction: int) -> None:
         values = flat[first:last]
         bits = values.view(_BITS[local.dtype])
         # Away from zero where a positive number goes up or a negative one down.
-        by = torch.where(up == (values > 0), 1, -1).to(bits.dtype)
-        by *= values.isfinite() & (values != 0)
+        by = torch.where(up == (values > 0), unit, -unit).to(bits.dtype)
+        size = bits & torch.iinfo(bits.dtype).max
+        by *= values.isfinite() & (size >= unit)
         by[(bits + by).view(local.dtype).isinf()] = 0
         bits += by
     if flat.data_ptr() != local.data_ptr():

@@ -124,7 +124,8 @@ class Recorder:
         DTensors say themselves which part this rank holds. A tensor that is tied to another is recorded once,
         under its first name. Gradients and updates of sparse and low-precision tensors are measured in float64.
 
-        In a perturbed leg, every floating-point parameter is moved in place by one unit in its last place, before
+        In a perturbed leg, every floating-point parameter is moved in place by one unit in its last place (that
+        of `environment["dtype"]`, if the model computes in less than it stores), before
         anything is recorded. Call this before the weights are copied: fp32 masters that an optimizer made earlier are
         not moved, and overwrite the moved weights at its first step.
 

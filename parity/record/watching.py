@@ -38,7 +38,7 @@ def watch(
     """
     parameters, buffers = find_parts(modules, shards, names)
     if perturbed is not None:
-        perturb(parameters, perturbed)
+        perturb(parameters, perturbed, environment.get("dtype"))
         environment = {**environment, "perturbed": perturbed}
     line = described(parameters, buffers, optimizers, layers=layers, experts=experts)
     observer = None

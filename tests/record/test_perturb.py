@@ -50,6 +50,19 @@ def test_every_element_moves_to_its_neighbour_and_half_of_them_up(dtype: torch.d
         assert 0.45 < up[sign].double().mean() < 0.55
 
 
+def test_a_model_that_computes_in_less_than_it_stores_moves_by_what_it_computes_in() -> None:
+    stored = weights(torch.float32)
+    other = stored.clone()
+    perturb([Part("weight", other, Box.whole(tuple(stored.shape)))], 1, "bf16")
+    # One unit of 8 significant bits: between 2^-8 and 2^-7 of the value.
+    relative = ((other - stored) / stored).abs().double()
+    assert relative.min() >= 2**-8
+    assert relative.max() <= 2**-7
+    exact = stored.clone()
+    perturb([Part("weight", exact, Box.whole(tuple(stored.shape)))], 1, "fp64")
+    assert torch.equal(exact, moved(stored))
+
+
 def test_known_numbers() -> None:
     before = torch.tensor([1.0, -1.0, 3.0, 1e-3, -2.5])
     after = moved(before).numpy()
