@@ -1,4 +1,4 @@
-"""Noise measured by repeat and perturbed legs: what it allows, up to where it says anything, and who carries a bug."""
+"""Noise measured by repeat and perturbed legs: what it allows, up to where it tells, and who carries a bug."""
 
 import numpy as np
 import pytest
