@@ -63,6 +63,12 @@ class _Start(_Line):
     coordinates: dict[str, int] | None = None
     run_id: str | None = None
     leg: str | None = None
+    environment: Any = None
+
+    @property
+    def perturbed(self) -> bool:
+        told = self.environment.get("perturbed") if isinstance(self.environment, dict) else None
+        return type(told) is int and told >= 1
 
 
 class _Model(_Line):
@@ -191,6 +197,7 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         grad_norms={one.step: one.grad_norm for one in lines["step"] if one.grad_norm is not None},
         traits={name: text for one in lines["traits"] for name, text in one.traits.items()},
         has_model=model is not None,
+        perturbed=bool(lines["start"]) and all(one.perturbed for one in lines["start"]),
     )
 
 

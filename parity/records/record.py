@@ -123,6 +123,7 @@ class RankRecord:
         run_id, leg: of the run and leg that it says it belongs to.
         traits: how modules really computed, by name, where a layout must not change it.
         has_model: whether the file describes a model at all.
+        perturbed: whether the rank says, each time that it started, that it moved its weights.
     """
 
     rank: int
@@ -145,6 +146,7 @@ class RankRecord:
     leg: str | None = None
     traits: Mapping[str, str] = field(default_factory=dict)
     has_model: bool = False
+    perturbed: bool = False
 
     @cached_property
     def index(self) -> Mapping[str, int]:

@@ -50,6 +50,31 @@ def test_everything_that_the_recorder_writes_is_read(tmp_path: Path) -> None:
     assert records.sketches("gradients", 0)["w"].tolist() == list(range(64))
 
 
+@pytest.mark.parametrize(
+    ("environments", "perturbed"),
+    [
+        ([{"perturbed": 2}], True),
+        ([{"perturbed": 1}, {"perturbed": 1}], True),
+        ([{"perturbed": 1}, {}], False),
+        ([{}], False),
+        ([{"perturbed": 0}], False),
+        ([{"perturbed": True}], False),
+        ([{"perturbed": "1"}], False),
+        ([["perturbed"]], False),
+        ([None], False),
+        ([], False),
+    ],
+)
+def test_a_rank_is_perturbed_if_it_says_so_each_time_that_it_starts(
+    tmp_path: Path, environments: list[object], perturbed: bool
+) -> None:
+    starts = [{**START, "environment": environment} for environment in environments]
+    records, notes = read(written(tmp_path, *starts, MODEL, STEP))
+    assert notes == []
+    assert records is not None
+    assert records.ranks[0].perturbed == perturbed
+
+
 def test_hashes_of_parts_add_up_modulo_2_to_the_64_and_replicas_count_once(tmp_path: Path) -> None:
     for rank, (start, stop, value) in enumerate(
         [(0, 2, "ffffffffffffffff"), (2, 4, "0000000000000002"), (0, 2, "f" * 16)]
