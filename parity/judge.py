@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,7 @@ from parity.records import LINE_LIMIT, read_records
 from parity.result import ComparisonResult, LegResult, LegStatus, Result
 from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
+from parity.suite_values import PERTURB
 
 __all__ = ["judge_run"]
 
@@ -45,8 +46,10 @@ class _Found:
     @property
     def told(self) -> str:
         """Name, status and error in one line."""
-        error = f": {self.result.error}" if self.result.error else ""
-        return f"{self.result.name} {self.result.status}{error}"
+        result = self.result
+        if result.status == "finished" and result.error:
+            return f"{result.name} {result.error}"
+        return f"{result.name} {result.status}{f': {result.error}' if result.error else ''}"
 
 
 def judge_run(directory: RunDirectory) -> Result:
@@ -57,9 +60,10 @@ def judge_run(directory: RunDirectory) -> Result:
     """
     snapshot = directory.read_snapshot()
     suite = snapshot.suite
-    legs = {name: _find(directory, snapshot, name) for name in suite.legs}
+    perturbed = {name for item in suite.compare for name in item.perturbed}
+    legs = {name: _held_to_role(_find(directory, snapshot, name), name in perturbed) for name in suite.legs}
     comparisons = [_judge(suite, snapshot.device, item, legs) for item in suite.compare]
-    involved = {name for item in suite.compare for name in (item.baseline, item.candidate, item.control) if name}
+    involved = {name for item in suite.compare for name in item.legs()}
     # A leg that no comparison names still must not fail unseen.
     unseen = [Verdict.ERROR for name, leg in legs.items() if name not in involved and leg.state == "broken"]
     verdict = merge([*(Verdict(comparison.verdict) for comparison in comparisons), *unseen])
@@ -104,6 +108,26 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     # A leg that was interrupted, or never started, ran no curve to its end, whatever a file says.
     ended = leg.status == "finished" or (leg.status in ("failed", "timed out") and _whole(snapshot.suite, curves))
     return _Found(leg, judged, "whole" if ended else "broken")
+
+
+def _held_to_role(leg: _Found, perturbed: bool) -> _Found:
+    """The leg; broken if its weights were not moved in a perturbed leg, or were in another."""
+    if leg.judged is None:
+        return leg
+    ranks = leg.judged.records.ranks if leg.judged.records else ()
+    moved = [rank for rank in ranks if rank.perturbed]
+    error = ""
+    if perturbed and not moved:
+        error = "was not perturbed: its recorder is too old or start() got no model"
+    elif perturbed and len(moved) < max(len(ranks), ranks[0].world_size):
+        error = f"was not perturbed on all ranks, but on {len(moved)} of {max(len(ranks), ranks[0].world_size)}"
+    elif moved and not perturbed:
+        error = f"was perturbed, which only a leg named `perturbed:` may be: something set {PERTURB}"
+    if not error:
+        return leg
+    if leg.state == "broken":  # it has an error of its own, which is likely why
+        return _Found(leg.result, None, "broken")
+    return _Found(leg.result.model_copy(update={"error": error}), None, "broken")
 
 
 def _curves(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tuple[LegCurves | None, str]:
@@ -169,16 +193,23 @@ def _notes(leg: _Found, snapshot: Snapshot) -> list[str]:
 
 
 def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found]) -> ComparisonResult:
-    named = [legs[name] for name in (item.baseline, item.candidate, item.control) if name]
+    named = [legs[name] for name in item.legs()]
     judged = [leg.judged for leg in named if leg.judged is not None]
     asked = item.profile if item.profile not in (None, "auto") else suite.profile
     name, reason = profile_name(asked, [leg.curves.environment for leg in judged], device)
     k = item.k if item.k is not None else suite.k
+
+    def there(names: Iterable[str]) -> tuple[JudgedLeg, ...]:
+        return tuple(leg for name in names if (leg := legs[name].judged) is not None)
+
     baseline, candidate = legs[item.baseline].judged, legs[item.candidate].judged
     result = ComparisonResult(
         baseline=item.baseline,
         candidate=item.candidate,
-        controls=[item.control] if item.control else [],
+        controls=list(item.control),
+        repeats=list(item.repeat),
+        perturbed=list(item.perturbed),
+        reference=item.reference,
         profile=name,
         profile_reason=reason,
         k=k,
@@ -190,7 +221,10 @@ def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found])
             Comparison(
                 baseline=baseline,
                 candidate=candidate,
-                controls=tuple(leg for leg in (legs[item.control].judged,) if leg) if item.control else (),
+                controls=there(item.control),
+                repeats=there(item.repeat),
+                perturbed=there(item.perturbed),
+                reference=next(iter(there([item.reference] if item.reference else [])), None),
                 profile=profile_of(name, suite.bounds, item.bounds),
                 expected_steps=_expected(suite, judged),
                 required=frozenset(item.require if item.require is not None else suite.require),

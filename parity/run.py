@@ -18,6 +18,7 @@ from parity.rundir import RunDirectory, Snapshot, placeholders
 from parity.schedule import Need, Slots, check_room
 from parity.sources import LegSource
 from parity.suite import Leg, Suite, digest, train_options
+from parity.suite_values import PERTURB
 from parity.train.arguments import Arguments, to_argv
 
 __all__ = ["Run", "check_only", "choose_device", "run"]
@@ -179,8 +180,10 @@ def check_only(suite: Suite, only: Sequence[str]) -> list[str]:
     """The legs to run, in the suite's order.
 
     Raises:
-        UsageError: a name is no leg of the suite.
+        UsageError: a name is no leg of the suite, or this process's environment would move every leg's weights.
     """
+    if PERTURB in os.environ:
+        raise UsageError(f"{PERTURB}: is set here, and would move the weights of every leg: unset it")
     unknown = [name for name in only if name not in suite.legs]
     if unknown:
         raise UsageError(*(f"--only {name}: no such leg; there is {', '.join(suite.legs)}" for name in unknown))

@@ -21,7 +21,17 @@ from pydantic import (
 from parity.document import Document, explain
 from parity.errors import UsageError
 from parity.layout import Layout
-from parity.suite_values import Environment, FormatName, Line, Name, Pattern, Relative, Seconds
+from parity.suite_values import (
+    Environment,
+    FloorSetting,
+    FormatName,
+    Line,
+    Name,
+    Names,
+    Pattern,
+    Relative,
+    Seconds,
+)
 from parity.train.options import TrainOptions
 
 __all__ = [
@@ -107,6 +117,9 @@ class Bounds(_Model):
     rtol: Relative | None = Field(default=None, description="Relative, at later steps.")
     mean_rtol: Relative | None = Field(default=None, description="Relative, for the signed mean of the gap.")
     atol: Relative | None = Field(default=None, description="Absolute, added at every step.")
+    resolve: Relative | None = Field(
+        default=None, description="Relative; judged as long as noise leaves a gap of this size visible."
+    )
 
 
 class BoundsByMetric(_Model):
@@ -172,12 +185,25 @@ class Compare(_Model):
 
     baseline: Name
     candidate: Name
-    control: Name | None = Field(default=None, description="A layout trusted to be right; its gap is noise.")
+    control: Names = Field(default=(), description="Layouts trusted to be right; their gap is noise.")
+    repeat: Names = Field(default=(), description="The baseline again.")
+    perturbed: Names = Field(
+        default=(), description="The baseline with weights moved, by PARITY_PERTURB in the leg's environment."
+    )
+    reference: Name | None = Field(default=None, description="The baseline in float64.")
+    floor: FloorSetting = Field(
+        default=None, description="Legs to make of the baseline's; instead of the suite's. An empty list makes none."
+    )
     profile: ProfileName | None = None
     bounds: BoundsByMetric | None = None
     require: Require | None = Field(default=None, description="Checks without which there is no pass.")
     k: float | None = Field(default=None, ge=1, le=1e6, description="How many times the noise floor is allowed.")
     layout: Proof | None = Field(default=None, description="unproven: pass though nothing shows the layouts.")
+
+    def legs(self) -> list[str]:
+        """The names of all its legs, the baseline first."""
+        named = (self.baseline, self.candidate, *self.control, *self.repeat, *self.perturbed, self.reference)
+        return [name for name in named if name is not None]
 
 
 class Suite(_Model):
@@ -194,6 +220,10 @@ class Suite(_Model):
     require: Require = []
     k: float = Field(default=8.0, ge=1, le=1e6, description="How many times the noise floor is allowed.")
     layout: Proof = Field(default="proven", description="unproven: pass though nothing shows the layouts.")
+    floor: FloorSetting = Field(
+        default=None,
+        description="Legs to make of each comparison's baseline, to measure how far correct runs differ.",
+    )
     timeout: Seconds = Field(default=600.0, description="Wall-clock limit of each leg.")
     env: Environment = {}
     cwd: Line | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
@@ -240,7 +270,7 @@ def train_options(suite: Suite, leg: Leg) -> TrainOptions:
 
 
 def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:
-    """Read and validate a suite.
+    """Read and validate a suite, and make the legs that its floors ask for.
 
     Args:
         path: the file.
@@ -249,6 +279,7 @@ def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:
     Raises:
         UsageError: one line for every mistake, with the file, the line and the path of the key.
     """
+    from parity.suite_floor import with_floor_legs
     from parity.suite_rules import broken_rules
 
     document = Document.read(path)
@@ -263,6 +294,9 @@ def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:
     except ValidationError as error:
         problems += explain(error, Suite.model_json_schema())
     problems += broken_rules(content)
+    if suite is not None:
+        suite, more = with_floor_legs(suite)
+        problems += more
     if problems or suite is None:
         raise UsageError(*document.lines(problems))
     return suite

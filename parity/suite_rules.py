@@ -4,6 +4,7 @@ These rules read the file's content before it is validated, as far as it can be 
 mistake at once.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,9 +14,14 @@ from parity.document import Problem, suggestion
 from parity.layout import AXES, Layout
 from parity.placeholders import PLACEHOLDER, PLACEHOLDERS, fill
 from parity.suite import Leg, Suite, Trainer, train_options
+from parity.suite_values import PERTURB
 from parity.train.options import problems
 
-__all__ = ["broken_rules"]
+__all__ = ["LAUNCHERS", "ROLES", "broken_rules"]
+
+ROLES = ("baseline", "candidate", "control", "repeat", "perturbed", "reference")
+LAUNCHERS = ("PARITY_RUN_ID", "PARITY_LEG", "PARITY_RECORD_DIR", "PARITY_STORE_FD")
+"""Variables by which the launcher tells a leg who it is."""
 
 
 def broken_rules(content: Mapping[str, Any]) -> list[Problem]:
@@ -23,6 +29,7 @@ def broken_rules(content: Mapping[str, Any]) -> list[Problem]:
     legs = _mapping(content.get("legs"))
     return [
         *_comparisons(content, legs),
+        *_environments(content, legs),
         *_trainers(content, legs),
         *_commands(content, ()),
         *(problem for name, leg in legs.items() for problem in _commands(_mapping(leg), ("legs", str(name)))),
@@ -36,21 +43,61 @@ def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _roles(item: object) -> Iterator[tuple[tuple[str | int, ...], object]]:
+    """A comparison's legs as they are named, each with its place in the comparison."""
+    for role in ROLES:
+        value = _mapping(item).get(role)
+        if isinstance(value, list):
+            yield from (((role, index), name) for index, name in enumerate(value))
+        elif value is not None:
+            yield (role,), value
+
+
 def _comparisons(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
     compare = content.get("compare")
     seen: list[object] = []
     for index, item in enumerate(compare if isinstance(compare, list) else []):
         at = ("compare", index)
-        roles = {role: item[role] for role in ("baseline", "candidate", "control") if role in _mapping(item)}
-        for role, name in roles.items():
+        roles = list(_roles(item))
+        for place, name in roles:
             if isinstance(name, str) and legs and name not in legs:
-                yield (*at, role), f"no leg is named {name!r}{suggestion(name, map(str, legs))}"
-        names = [name for name in roles.values() if name is not None]
-        if len(set(map(str, names))) < len(names):
-            yield at, "compares a leg with itself: baseline, candidate and control must be different legs"
-        if roles and roles in seen:
+                yield (*at, *place), f"no leg is named {name!r}{suggestion(name, map(str, legs))}"
+        if len({str(name) for _, name in roles}) < len(roles):
+            yield at, "compares a leg with itself: every role takes another leg"
+        same = [(place[0], name) for place, name in roles], _mapping(item).get("floor")
+        if roles and same in seen:
             yield at, "the same comparison stands above"
-        seen.append(roles)
+        seen.append(same)
+
+
+def _environments(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Variables that make a leg another than its role says."""
+    environments = {("env",): content.get("env")} | {
+        ("legs", str(n), "env"): _mapping(v).get("env") for n, v in legs.items()
+    }
+    for at, env in environments.items():
+        for variable in LAUNCHERS:
+            if variable in _mapping(env):
+                yield (*at, variable), "is set by the launcher, to another value for every leg"
+    if PERTURB in _mapping(content.get("env")):
+        yield ("env", PERTURB), "would move the weights of every leg: `floor: perturbed` makes legs for that"
+    compare = content.get("compare")
+    for index, item in enumerate(compare if isinstance(compare, list) else []):
+        for place, name in _roles(item):
+            if not isinstance(name, str) or name not in legs:
+                continue
+            env = _mapping(_mapping(legs[name]).get("env"))
+            if place[0] != "perturbed":
+                if PERTURB in env:
+                    text = f"moves the weights of {name}, which is a {place[0]}: only a perturbed leg's may be moved"
+                    yield ("legs", name, "env", PERTURB), text
+            elif PERTURB not in env:
+                yield (
+                    ("compare", index, *place),
+                    f"{name} moves no weights: give it `env: {{{PERTURB}: 1}}`, or let `floor: perturbed` make a leg",
+                )
+            elif not re.fullmatch("True|0*[1-9][0-9]{0,8}", str(env[PERTURB])):
+                yield ("legs", name, "env", PERTURB), f"must be a whole number from 1, not {env[PERTURB]!r}"
 
 
 def _trainers(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
@@ -176,8 +223,7 @@ def _same_commands(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Itera
     """Compared legs that claim different layouts and run the very same command."""
     compare = content.get("compare")
     for index, item in enumerate(compare if isinstance(compare, list) else []):
-        names = [_mapping(item).get(role) for role in ("baseline", "candidate", "control")]
-        known = [name for name in names if isinstance(name, str) and name in legs]
+        known = [name for _, name in _roles(item) if isinstance(name, str) and name in legs]
         for i, name in enumerate(known):
             for other in known[:i]:
                 mine, theirs = _mapping(legs[name]).get("layout"), _mapping(legs[other]).get("layout")

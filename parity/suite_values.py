@@ -1,13 +1,30 @@
 """The values of a suite's keys: lengths of time, names, paths, patterns and environments."""
 
 import re
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from parity.curves.formats import formats
 
-__all__ = ["Environment", "FormatName", "Line", "Name", "Pattern", "Relative", "Seconds"]
+__all__ = [
+    "PERTURB",
+    "Environment",
+    "Floor",
+    "FloorSetting",
+    "FormatName",
+    "Line",
+    "Name",
+    "Names",
+    "Pattern",
+    "Relative",
+    "Seconds",
+]
+
+PERTURB = "PARITY_PERTURB"
+"""The variable that has the recorder move a leg's weights, and says which way."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -32,6 +49,14 @@ def _variable(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _listed(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return value
+    if value is not None and not isinstance(value, str):
+        raise PydanticCustomError("names", "must be a leg's name or a list of names")
+    return () if value is None else (value,)
+
+
 def _known_format(value: str) -> str:
     if value not in formats():
         raise ValueError(f"must be one of {', '.join(formats())}")
@@ -52,6 +77,7 @@ Seconds = Annotated[
     Field(gt=0, le=30 * 86400, description="A length of time: seconds, or a number with s, m or h."),
 ]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Name | list[Name] | None)]
 Relative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Line = Annotated[str, AfterValidator(_without_nul)]
 Environment = dict[
@@ -60,3 +86,29 @@ Environment = dict[
 ]
 FormatName = Annotated[str, AfterValidator(_known_format)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+class Floor(BaseModel):
+    """How many legs are made of a comparison's baseline, to measure how far correct runs differ."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    repeat: int = Field(default=0, ge=0, le=16, description="The baseline again.")
+    perturbed: int = Field(default=0, ge=0, le=16, description="The baseline with every weight moved by one ulp.")
+    reference: int = Field(
+        default=0, ge=0, le=1, description="The baseline in float64; of the embedded trainer only."
+    )
+
+
+def _counted(value: object) -> object:
+    """`perturbed` and `[repeat, perturbed]` as counts; anything else is left for the validation to refuse."""
+    roles = [value] if isinstance(value, str) else value
+    if isinstance(roles, list) and all(isinstance(role, str) for role in roles):
+        return dict(Counter(roles))
+    return value
+
+
+_FloorRole = Literal["repeat", "perturbed", "reference"]
+FloorSetting = (
+    Annotated[Floor, BeforeValidator(_counted, json_schema_input_type=Floor | _FloorRole | list[_FloorRole])] | None
+)

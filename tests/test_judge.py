@@ -43,9 +43,15 @@ def leave(
     ended: bool = True,
     stale: bool = False,
     factor: float = 1.0,
+    perturbed: list[int | None] | None = None,
     **more: Any,
 ) -> None:
-    """A leg's folder; `wrote` is the run and leg that its record names."""
+    """A leg's folder.
+
+    Args:
+        wrote: the run and leg that its record names.
+        perturbed: what each rank says of itself; without it there is a curve, and nothing that counts as a record.
+    """
     suite = directory.read_snapshot().suite
     directory.write_leg(
         LegResult(
@@ -58,19 +64,15 @@ def leave(
         )
     )
     owner = wrote or (run_id, name)
-    rows: list[dict[str, Any]] = [
-        {
-            "kind": "start",
-            "format": "parity.record/1",
-            "run_id": owner[0],
-            "leg": owner[1],
-            "rank": 0,
-            "environment": {},
-        }
-    ]
-    rows += [{"kind": "step", "step": s, "loss": (6 - s / 7) * factor, "grad_norm": 2 + s / 11} for s in range(steps)]
-    rows += [{"kind": "end", "steps": steps}] if ended else []
-    directory.write(f"legs/{name}/rank-0.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    for rank, moved in enumerate(perturbed or [None]):
+        start: dict[str, Any] = {"kind": "start", "format": "parity.record/1", "run_id": owner[0], "leg": owner[1]}
+        start |= {"rank": rank, **({} if perturbed is None else {"world_size": len(perturbed)})}
+        rows = [{**start, "environment": {} if moved is None else {"perturbed": moved}}]
+        rows += [
+            {"kind": "step", "step": s, "loss": (6 - s / 7) * factor, "grad_norm": 2 + s / 11} for s in range(steps)
+        ]
+        rows += [{"kind": "end", "steps": steps}] if ended else []
+        directory.write(f"legs/{name}/rank-{rank}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def judged(directory: RunDirectory) -> Result:
@@ -126,13 +128,98 @@ def test_a_broken_leg_that_no_comparison_names_is_an_error_all_the_same(tmp_path
     assert (result.verdict, result.summary) == ("error", "c failed: ValueError: c")
 
 
-def test_a_control_that_broke_is_an_error_though_candidate_and_baseline_agree(tmp_path: Path) -> None:
-    compare = [{"baseline": "a", "candidate": "b", "control": "c"}]
-    directory = run_directory(tmp_path, legs={**SUITE["legs"], "c": {"layout": {"tp": 3}}}, compare=compare)
-    for name in ("a", "b"):
-        leave(directory, name)
-    leave(directory, "c", "failed", 2, ended=False)
-    assert judged(directory).verdict == "error"
+FLOOR: dict[str, Any] = {"control": ["c"], "repeat": ["r"], "perturbed": ["p"], "reference": "x"}
+FLOOR_LEGS: dict[str, Any] = {
+    **SUITE["legs"],
+    "c": {"layout": {"tp": 3}},
+    "r": {},
+    "p": {"env": {"PARITY_PERTURB": "1"}},
+    "x": {},
+}
+
+
+def with_floor(tmp_path: Path) -> RunDirectory:
+    compare = [{"baseline": "a", "candidate": "b", **FLOOR}]
+    directory = run_directory(tmp_path, legs=FLOOR_LEGS, compare=compare)
+    for name in FLOOR_LEGS:
+        leave(directory, name, perturbed=[1] if name == "p" else None)
+    return directory
+
+
+def test_legs_that_measure_noise_are_judged_by_their_roles(tmp_path: Path) -> None:
+    result = judged(with_floor(tmp_path))
+    assert result.verdict == "pass", result.summary
+    (one,) = result.comparisons
+    assert (one.controls, one.repeats, one.perturbed, one.reference) == (["c"], ["r"], ["p"], "x")
+
+
+@pytest.mark.parametrize("name", ["c", "r", "p", "x"])
+@pytest.mark.parametrize(
+    ("leg", "verdict", "said"),
+    [
+        (
+            {"status": "failed", "steps": 2, "ended": False, "error": "ValueError: x"},
+            "error",
+            "failed: ValueError: x",
+        ),
+        ({"steps": 0}, "error", "no curve: "),
+        ({"stale": True}, "inconclusive", "were others when it ran"),
+    ],
+)
+def test_a_noise_leg_that_broke_or_is_absent_is_no_pass_and_the_rest_is_judged(
+    tmp_path: Path, name: str, leg: dict[str, Any], verdict: str, said: str
+) -> None:
+    directory = with_floor(tmp_path)
+    leave(directory, name, perturbed=[1] if name == "p" else None, **leg)
+    result = judged(directory)
+    assert result.verdict == verdict, result.summary
+    assert said in result.summary
+    assert "Of what there is: " in result.summary
+    (one,) = result.comparisons
+    assert {outcome.check for outcome in one.outcomes if outcome.status == "pass"} >= {"forward", "loss"}
+
+
+@pytest.mark.parametrize(
+    ("perturbed", "said"),
+    [
+        (None, "p was not perturbed: its recorder is too old or start() got no model."),
+        ([None], "p was not perturbed: its recorder is too old or start() got no model."),
+        ([1, None], "p was not perturbed on all ranks, but on 1 of 2."),
+    ],
+)
+def test_a_perturbed_leg_that_was_not_moved_measures_nothing(
+    tmp_path: Path, perturbed: list[int | None] | None, said: str
+) -> None:
+    directory = with_floor(tmp_path)
+    leave(directory, "p", perturbed=perturbed)
+    result = judged(directory)
+    assert result.verdict == "error"
+    assert result.summary.startswith(said), result.summary
+    named = {leg.name: leg for leg in result.legs}
+    assert named["p"].error == said.removeprefix("p ").removesuffix(".")
+
+
+def test_a_rank_of_a_perturbed_leg_that_left_no_record_may_not_have_been_moved(tmp_path: Path) -> None:
+    directory = with_floor(tmp_path)
+    leave(directory, "p", perturbed=[1, 1])
+    assert "perturbed" not in judged(directory).summary
+    (directory.leg("p") / "rank-1.jsonl").unlink()
+    assert "p was not perturbed on all ranks, but on 1 of 2" in judged(directory).summary
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c", "r", "x"])
+def test_any_other_leg_that_was_moved_is_an_error(tmp_path: Path, name: str) -> None:
+    directory = with_floor(tmp_path)
+    leave(directory, name, perturbed=[1])
+    result = judged(directory)
+    assert result.verdict == "error"
+    assert f"{name} was perturbed, which only a leg named `perturbed:` may be" in result.summary
+
+
+def test_a_perturbed_leg_that_failed_is_told_with_its_own_error(tmp_path: Path) -> None:
+    directory = with_floor(tmp_path)
+    leave(directory, "p", "failed", 2, ended=False, error="UsageError: start: no model")
+    assert "p failed: UsageError: start: no model" in judged(directory).summary
 
 
 def test_of_two_comparisons_the_worse_decides(tmp_path: Path) -> None:
@@ -149,7 +236,7 @@ def test_of_two_comparisons_the_worse_decides(tmp_path: Path) -> None:
 
 def test_a_snapshot_written_and_read_is_the_same_suite(tmp_path: Path) -> None:
     trainer = {"embedded": "qwen3", "layers": 3}
-    legs = {"a": {}, "b": {"layout": {"tp": 2}, "trainer": {"tp_cut": "rows"}}}
+    legs = {"a": {}, "b": {"layout": {"tp": 2}, "trainer": {"sequence_parallel": True}}}
     directory = run_directory(tmp_path, trainer=trainer, legs=legs)
     again = directory.read_snapshot()
     assert again.format == "parity.suite/1"

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from parity.checks import CHECKS
 from parity.checks.comparison import DEFAULT_K
 from parity.errors import UsageError
+from parity.launch import marker
 from parity.layout import AXES
 from parity.placeholders import fill
 from parity.schemas import FOLDER, generate
-from parity.suite import LayoutSizes, Suite, load, train_options
+from parity.suite import LayoutSizes, Suite, digest, load, train_options
+from parity.suite_rules import LAUNCHERS
 
 RECIPES = sorted((Path(__file__).parent.parent / "parity" / "recipes").rglob("*.yml"))
 EMBEDDED = Path(__file__).parent.parent / "parity" / "recipes" / "embedded" / "tensor-parallel.yml"
@@ -29,6 +32,11 @@ GOOD: dict[str, Any] = {
     "legs": {"tp1": {}, "tp3": {"layout": {"tp": 3}}},
     "compare": [{"baseline": "tp1", "candidate": "tp3"}],
 }
+
+PAIR: dict[str, Any] = GOOD["compare"][0]
+THREE: dict[str, Any] = {**GOOD["legs"], "a": {}}
+OTHERS = ("control", "repeat", "perturbed", "reference")
+LONG = "tp1" + "x" * 61
 
 
 def written(tmp_path: Path, content: object) -> Path:
@@ -57,17 +65,17 @@ def test_the_embedded_suite_reads_as_documented() -> None:
     suite = load(EMBEDDED)
     assert (suite.name, suite.steps) == ("uneven-tensor-parallel", 40)
     assert [leg.ranks for leg in suite.legs.values()] == [1, 3, 4]
-    assert suite.compare[0].control == "tp4"
+    assert suite.compare[0].control == ("tp4",)
 
 
 def test_a_leg_s_trainer_options_override_the_suite_s(tmp_path: Path) -> None:
     content = changed(
         trainer={"embedded": "qwen3", "layers": 3, "dtype": "fp64"},
-        legs={"tp1": {}, "tp3": {"layout": {"tp": 3}, "trainer": {"dtype": "bf16", "tp_cut": "rows"}}},
+        legs={"tp1": {}, "tp3": {"layout": {"tp": 3}, "trainer": {"dtype": "bf16", "sequence_parallel": True}}},
     )
     suite = load(written(tmp_path, content))
     options = train_options(suite, suite.legs["tp3"])
-    assert (options.layers, options.dtype, options.tp_cut) == (3, "bf16", "rows")
+    assert (options.layers, options.dtype, options.sequence_parallel) == (3, "bf16", True)
 
 
 def test_all_mistakes_are_told_at_once_with_line_path_and_remedy(tmp_path: Path) -> None:
@@ -91,7 +99,7 @@ compare:
         "7: legs.tp9.layout.tp: 9 ranks cannot share 8 KV heads: give at most 8, or raise trainer.kv_heads",
         "8: legs.cmd.timeout: must be a valid number, unable to parse string as a number, not '10x'",
         "8: legs.cmd.command: nothing fills {nprocs}; did you mean 'nproc'?; for braces write {{nprocs}}",
-        "10: compare[0]: compares a leg with itself: baseline, candidate and control must be different legs",
+        "10: compare[0]: compares a leg with itself: every role takes another leg",
         "11: compare[1].candidate: no leg is named 'tp99'; did you mean 'tp9'?",
     ]
 
@@ -143,6 +151,54 @@ compare:
         ),
         ({"legs": {"tp1": {}, "tp3": {"evidence": {"must_match": ["("]}}}}, "must be a regular expression"),
         ({"steps": "many"}, "steps: must be a valid integer"),
+        ({"bounds": {"loss": {"resolve": -1}}}, "bounds.loss.resolve: must be greater than or equal to 0"),
+        ({"compare": [{**PAIR, "control": 3}]}, "compare[0].control: must be a leg's name or a list of names, not 3"),
+        ({"compare": [{**PAIR, "control": ["tp4"]}]}, "compare[0].control[0]: no leg is named 'tp4'"),
+        ({"compare": [{**PAIR, "repeat": "tp4"}]}, "compare[0].repeat: no leg is named 'tp4'; did you mean"),
+        ({"compare": [{**PAIR, "reference": "tp4"}]}, "compare[0].reference: no leg is named 'tp4'"),
+        *(({"compare": [{**PAIR, role: "tp1"}]}, "compares a leg with itself") for role in OTHERS),
+        ({"compare": [{**PAIR, "control": "a", "repeat": ["a"]}], "legs": THREE}, "compares a leg with itself"),
+        ({"compare": [{**PAIR, "control": "a"}, {**PAIR, "control": ["a"]}], "legs": THREE}, "stands above"),
+        (
+            {"compare": [{**PAIR, "perturbed": "a"}], "legs": THREE},
+            "compare[0].perturbed: a moves no weights: give it",
+        ),
+        ({"floor": "pertubed"}, "floor.pertubed: unknown key; did you mean 'perturbed'?"),
+        ({"floor": ["repeat", "control"]}, "floor.control: unknown key; there is repeat, perturbed, reference"),
+        ({"floor": {"reference": 2}}, "floor.reference: must be less than or equal to 1, not 2"),
+        ({"floor": {"perturbed": -1}}, "floor.perturbed: must be greater than or equal to 0"),
+        ({"floor": 3}, "floor: must be a mapping of keys to values, not 3"),
+        (
+            {"compare": [{**PAIR, "repeat": "a", "floor": "repeat"}], "legs": THREE},
+            "compare[0].floor: makes repeat legs, and `repeat:` names one: give one of the two",
+        ),
+        (
+            {"trainer": {"command": "t {tp}"}, "floor": ["repeat", "reference"]},
+            "compare[0]: no reference can be made of tp1, which does not run the embedded trainer: add a leg",
+        ),
+        (
+            {"trainer": {"command": "t {tp}"}, "source": "m.{tp}", "floor": "repeat"},
+            "compare[0]: the metrics of tp1.repeat would be in the baseline's file: let `source` name {out} or {leg}",
+        ),
+        (
+            {"floor": "repeat", "legs": {**GOOD["legs"], "tp1.repeat": {"timeout": 9}}},
+            "legs.tp1.repeat: is another leg",
+        ),
+        (
+            {"floor": "perturbed", "legs": {LONG: {}, "tp3": {}}, "compare": [{**PAIR, "baseline": LONG}]},
+            f"a leg would be made with the name {LONG}.perturbed, of more than 64 letters",
+        ),
+        ({"env": {"PARITY_PERTURB": 1}}, "env.PARITY_PERTURB: would move the weights of every leg"),
+        ({"env": {"PARITY_LEG": "x"}}, "env.PARITY_LEG: is set by the launcher"),
+        ({"legs": {"tp1": {"env": {"PARITY_RUN_ID": "x"}}, "tp3": {}}}, "legs.tp1.env.PARITY_RUN_ID: is set by"),
+        (
+            {"legs": {"tp1": {}, "tp3": {"env": {"PARITY_PERTURB": 1}}}},
+            "legs.tp3.env.PARITY_PERTURB: moves the weights of tp3, which is a candidate",
+        ),
+        (
+            {"legs": {**THREE, "a": {"env": {"PARITY_PERTURB": "no"}}}, "compare": [{**PAIR, "perturbed": "a"}]},
+            "legs.a.env.PARITY_PERTURB: must be a whole number from 1, not 'no'",
+        ),
         ({"name": ""}, "name: "),
     ],
 )
@@ -199,6 +255,113 @@ def test_a_bound_in_the_exponent_form_that_yaml_takes_for_text_is_a_number(tmp_p
     assert suite.bounds.loss.rtol == 1e-4
 
 
+def roles_of(suite: Suite, index: int = 0) -> dict[str, object]:
+    return {role: getattr(suite.compare[index], role) for role in OTHERS}
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_a_comparison_names_legs_by_role(tmp_path: Path, one: bool) -> None:
+    legs = {**THREE, "r": {}, "p": {"env": {"PARITY_PERTURB": True}}, "x": {"trainer": {"dtype": "fp64"}}}
+    roles = {"control": "a", "repeat": "r", "perturbed": "p"}
+    named = roles if one else {role: [name] for role, name in roles.items()}
+    suite = load(written(tmp_path, changed(legs=legs, compare=[{**PAIR, **named, "reference": "x"}])))
+    assert roles_of(suite) == {"control": ("a",), "repeat": ("r",), "perturbed": ("p",), "reference": "x"}
+    assert suite.compare[0].legs() == ["tp1", "tp3", "a", "r", "p", "x"]
+    assert list(suite.legs) == list(legs)
+
+
+@pytest.mark.parametrize(
+    ("floor", "made"),
+    [
+        ("perturbed", {"tp1.perturbed": "1"}),
+        (["repeat", "perturbed"], {"tp1.repeat": None, "tp1.perturbed": "1"}),
+        (["perturbed", "perturbed"], {"tp1.perturbed": "1", "tp1.perturbed-2": "2"}),
+        (
+            {"perturbed": 3, "repeat": 2},
+            {
+                "tp1.repeat": None,
+                "tp1.repeat-2": None,
+                "tp1.perturbed": "1",
+                "tp1.perturbed-2": "2",
+                "tp1.perturbed-3": "3",
+            },
+        ),
+        ({"repeat": 0}, {}),
+        ([], {}),
+        (None, {}),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_floor_legs_are_copies_of_the_baseline_s(
+    tmp_path: Path, floor: object, made: dict[str, str | None], own: bool
+) -> None:
+    legs = {"tp1": {"timeout": 77, "env": {"A": "b"}, "trainer": {"lr": 0.002}}, "tp3": {"layout": {"tp": 3}}}
+    where = {"compare": [{**PAIR, "floor": floor}]} if own else {"floor": floor}
+    suite = load(written(tmp_path, changed(legs=legs, **where)))
+    assert list(suite.legs) == ["tp1", "tp3", *made]
+    for name, number in made.items():
+        moved = {} if number is None else {"PARITY_PERTURB": number}
+        baseline = suite.legs["tp1"].model_dump()
+        assert suite.legs[name].model_dump() == {**baseline, "env": {"A": "b", **moved}}
+        assert (digest(suite, name, "cpu") == digest(suite, "tp1", "cpu")) == (number is None)
+    by_role = roles_of(suite)
+    assert by_role["repeat"] == tuple(name for name, number in made.items() if number is None)
+    assert by_role["perturbed"] == tuple(name for name, number in made.items() if number is not None)
+    assert Suite.model_validate_json(suite.model_dump_json()) == suite
+
+
+def test_a_reference_is_the_baseline_in_float64(tmp_path: Path) -> None:
+    legs = {"tp1": {"trainer": {"lr": 0.002}}, "tp3": {"layout": {"tp": 3}}}
+    suite = load(written(tmp_path, changed(legs=legs, floor="reference", trainer={"embedded": "qwen3", "layers": 3})))
+    assert roles_of(suite) == {"control": (), "repeat": (), "perturbed": (), "reference": "tp1.reference"}
+    baseline, reference = (train_options(suite, suite.legs[name]) for name in ("tp1", "tp1.reference"))
+    assert (baseline.dtype, reference.dtype) == ("fp32", "fp64")
+    assert replace(reference, dtype="fp32") == baseline
+    again = Suite.model_validate_json(suite.model_dump_json())
+    assert digest(again, "tp1.reference", "cpu") == digest(suite, "tp1.reference", "cpu")
+
+
+def test_comparisons_share_legs_and_what_they_say_themselves_wins(tmp_path: Path) -> None:
+    legs = {**THREE, "p": {"env": {"PARITY_PERTURB": 5}}}
+    compare = [
+        PAIR,
+        {**PAIR, "candidate": "a", "floor": {"perturbed": 2}},
+        {"baseline": "tp3", "candidate": "a", "floor": []},
+        {**PAIR, "control": "a", "perturbed": "p"},
+        {"baseline": "a", "candidate": "tp3"},
+    ]
+    suite = load(written(tmp_path, changed(legs=legs, compare=compare, floor=["perturbed", "repeat"])))
+    assert [item.perturbed for item in suite.compare] == [
+        ("tp1.perturbed",),
+        ("tp1.perturbed", "tp1.perturbed-2"),
+        (),
+        ("p",),
+        ("a.perturbed",),
+    ]
+    assert [item.repeat for item in suite.compare] == [("tp1.repeat",), (), (), ("tp1.repeat",), ("a.repeat",)]
+    assert set(suite.legs) == {
+        *legs, "tp1.perturbed", "tp1.perturbed-2", "tp1.repeat", "a.perturbed", "a.repeat",
+    }  # fmt: skip
+
+
+def test_a_leg_written_as_it_would_be_made_is_that_leg(tmp_path: Path) -> None:
+    legs = {"tp1.perturbed": {"env": {"PARITY_PERTURB": 1}}, **GOOD["legs"]}
+    suite = load(written(tmp_path, changed(legs=legs, floor="perturbed")))
+    assert list(suite.legs) == list(legs)
+    assert suite.compare[0].perturbed == ("tp1.perturbed",)
+
+
+def test_what_a_floor_cannot_make_is_told_with_the_other_mistakes(tmp_path: Path) -> None:
+    content = changed(trainer={"command": "t {tpp}"}, floor=["reference"])
+    told = " ".join(mistakes(tmp_path, content))
+    assert "nothing fills {tpp}" in told
+    assert "no reference can be made" in told
+
+
+def test_the_launcher_s_variables_are_those_that_it_sets(tmp_path: Path) -> None:
+    assert {*marker.environment("run", "leg", tmp_path), "PARITY_STORE_FD"} == set(LAUNCHERS)
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400)])
 def test_lengths_of_time(tmp_path: Path, text: str, seconds: float) -> None:
     assert load(written(tmp_path, changed(timeout=text))).timeout == seconds
@@ -234,7 +397,10 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=8,
 )
-keys = ["name", "steps", "seed", "trainer", "legs", "compare", "bounds", "env", "timeout", "source", "cwd", "profile"]
+keys = [
+    "name", "steps", "seed", "trainer", "legs", "compare", "bounds", "env", "timeout", "source", "cwd", "profile",
+    "floor",
+]  # fmt: skip
 
 
 @given(changes=st.dictionaries(st.sampled_from(keys), anything, max_size=4))
