@@ -78,7 +78,7 @@ def _move(local: Tensor, part: Part, direction: int, unit: int) -> None:
         by = torch.where(up == (values > 0), unit, -unit).to(bits.dtype)
         size = bits & torch.iinfo(bits.dtype).max
         by *= values.isfinite() & (size >= unit)
-        by[(bits + by).view(local.dtype).isinf()] = 0
+        by *= (bits + by).view(local.dtype).isfinite()
         bits += by
     if flat.data_ptr() != local.data_ptr():
         local.copy_(flat.view(local.shape))

@@ -58,6 +58,9 @@ def test_a_model_that_computes_in_less_than_it_stores_moves_by_what_it_computes_
     relative = ((other - stored) / stored).abs().double()
     assert relative.min() >= 2**-8
     assert relative.max() <= 2**-7
+    most = torch.full((60, 70), torch.finfo(torch.float32).max)
+    perturb([Part("weight", most, Box.whole((60, 70)))], 1, "bf16")
+    assert most.isfinite().all()
     exact = stored.clone()
     perturb([Part("weight", exact, Box.whole(tuple(stored.shape)))], 1, "fp64")
     assert torch.equal(exact, moved(stored))
