@@ -77,18 +77,12 @@ class Layer(nn.Module):
         hashed = index < options.hash_layers
         table = hash_table(index, options.vocab, options.experts, options.top_k) if hashed else None
         self.moe = Moe(
-            Router(
-                options.hidden,
-                options.experts,
-                options.top_k,
-                table=table,
-                fall_back=options.hash_ids == "dropped",
-            ),
+            Router(options.hidden, options.experts, options.top_k, table=table),
             Experts(options.experts, options.hidden, options.expert_ffn),
             SharedExpert(options.hidden, options.expert_ffn),
         )
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, tokens: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, tokens: Tensor) -> Tensor:
         """Streams (B, T, n, C), angles, and token ids (B, T), which hash-routed layers need, to (B, T, n, C)."""
         x = self.attention_streams(x, lambda y: self.attention(self.attention_norm(y), cos, sin))
         return self.moe_streams(x, lambda y: self.moe(self.moe_norm(y), tokens))
@@ -117,7 +111,7 @@ class DeepseekV4(Model):
         """(B, T) to n equal streams (B, T, n, C)."""
         return expand(self.embed(tokens), self.streams)
 
-    def through(self, x: Tensor, tokens: Tensor | None) -> Tensor:
+    def through(self, x: Tensor, tokens: Tensor) -> Tensor:
         """(B, T, n, C) to (B, T, n, C)."""
         cos, sin = self.rotary(x.shape[1], x)
         for layer in self.layers.children():

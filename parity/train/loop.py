@@ -9,6 +9,7 @@ filled weights differently come after (fully sharded). `options.PAIRS` names wha
 asked for together.
 
 How a model plugs in: see `models`.
+How a fault is put in: see `faults.injection`. It replaces one of the trainer's public methods, for the most part.
 """
 
 import torch
@@ -26,7 +27,9 @@ from parity.train import (
     tensor_parallel,
     weights,
 )
+from parity.train.collectives import Comm
 from parity.train.data import IGNORED, Batch, batches
+from parity.train.faults.injection import inject
 from parity.train.mesh import Mesh
 from parity.train.models import DTYPES, build
 from parity.train.options import TrainOptions
@@ -49,7 +52,9 @@ class Trainer:
         self.options = options
         self.seed = seed
         self.device = device
-        self.mesh = mesh = mesh or Mesh()
+        self.mesh = mesh or Mesh()
+        inject(self, "begin")
+        mesh = self.mesh
         self.model = build(options)
         self.size = sum(parameter.numel() for parameter in self.model.parameters())
         """Elements of the whole model's parameters."""
@@ -59,7 +64,7 @@ class Trainer:
             self.shards = tensor_parallel.apply(self.model, options, mesh.comm("tp"))
         else:
             self.shards = {name: Shard.whole(tuple(p.shape)) for name, p in self.model.named_parameters()}
-        if mesh.size("ep") > 1 and options.skip != "ep":
+        if mesh.size("ep") > 1:
             self.shards |= expert_parallel.apply(self.model, mesh.comm("ep"))
         if mesh.size("cp") > 1:
             self.shards = context_parallel.apply(self.model, options, mesh.comm("cp"), self.shards)
@@ -70,6 +75,7 @@ class Trainer:
         if mesh.size("pp") > 1:
             self.tied = pipeline_parallel.apply(self.model, options, mesh.comm("pp"))
             self.shards = {name: self.shards[name] for name, _ in self.model.named_parameters()}
+        inject(self, "split")
         dtype = torch.promote_types(DTYPES[options.dtype], torch.float32)  # bf16 computes from fp32 weights
         weights.fill(self.model, self.shards, seed=seed, dtype=dtype, device=device)
         if mesh.size("fsdp") > 1:
@@ -82,11 +88,12 @@ class Trainer:
         """What this rank holds, by the names of the whole model."""
         self.pipeline: pipeline_parallel.Pipeline | None = None
         if mesh.size("pp") > 1:
-            like = self._stretches(self._dealt(batches(options, seed, 0)))[0]
+            like = self.stretches(self.deal(batches(options, seed, 0)))[0]
             self.pipeline = pipeline_parallel.Pipeline(self.model, options, mesh.comm("pp"), device, like)
         self.optimizer = _optimizer(self.model, options)
         self.dealt: list[Batch] = []
         """The samples of each micro-batch of the last step that this data parallel rank had, whole."""
+        inject(self, "end")
 
     def backward(self, step: int) -> float:
         """Compute a step's gradients over all its micro-batches.
@@ -96,17 +103,58 @@ class Trainer:
             ranks divided by one count, so that neither's number changes anything. The same on every rank.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        whole = batches(self.options, self.seed, step)
+        whole = self.global_batch(step)
         tokens = sum(int((batch.labels != IGNORED).sum()) for batch in whole)
-        self.dealt = self._dealt(whole)
-        micro = self._stretches(self.dealt)
-        loss = self._backward(micro, tokens) if self.pipeline is None else self.pipeline.backward(micro, tokens)
+        self.dealt = self.deal(whole)
+        loss = self.accumulate(self.stretches(self.dealt), tokens)
+        self.reduce()
+        return self.everyones(loss)
+
+    def global_batch(self, step: int) -> list[Batch]:
+        """A step's micro-batches over all ranks."""
+        return batches(self.options, self.seed, step)
+
+    def deal(self, micro: list[Batch]) -> list[Batch]:
+        """This data parallel rank's samples of each micro-batch."""
+        data = self.mesh.comm("data")
+        return [batch.part(data.rank, data.size) for batch in micro]
+
+    def stretches(self, micro: list[Batch]) -> list[Batch]:
+        """This context parallel rank's tokens of each sample."""
+        cp = self.mesh.comm("cp")
+        tokens = span(self.options.seq_len, cp.size, cp.rank)
+        return [batch.stretch(*tokens) for batch in micro]
+
+    def accumulate(self, micro: list[Batch], tokens: int) -> float:
+        """Add up the gradients of this rank's part of each micro-batch.
+
+        Returns:
+            Its loss, a sum divided by `tokens`; the same on every stage of a pipeline.
+        """
+        if self.pipeline is not None:
+            return self.pipeline.backward(micro, tokens)
+        total = 0.0
+        for batch in micro:
+            loss = self.model(batch.tokens.to(self.device), batch.labels.to(self.device)) / tokens
+            loss.backward()
+            total += loss.item()
+        return total
+
+    def reduce(self) -> None:
+        """Sum the gradients over the ranks that each saw a part of what their parameter did."""
         gradients.sum_partial(self.parameters, self.shards, self.mesh, self.narrow)
         if self.tied:
-            tied = [parameter.grad for name, parameter in self.parameters.items() if name in self.tied]
-            pipeline_parallel.sum_tied(tied, self.mesh.comm("pp"))
-        everyones = torch.tensor(loss, dtype=torch.float64, device=self.device)
-        return self.mesh.comm("tokens").sum(everyones).item()
+            self.sum_tied()
+
+    def sum_tied(self) -> None:
+        """Sum the gradients of what the first and the last stage both hold."""
+        tied = [parameter.grad for name, parameter in self.parameters.items() if name in self.tied]
+        pipeline_parallel.sum_tied(tied, self.mesh.comm("pp"))
+
+    def everyones(self, loss: float) -> float:
+        """The sum of the ranks' losses."""
+        mine = torch.tensor(loss, dtype=torch.float64, device=self.device)
+        return self.mesh.comm("tokens").sum(mine).item()
 
     def grad_norm(self) -> float:
         """L2 norm of the whole gradient, from sums of squares in float64; the same on every rank."""
@@ -118,7 +166,11 @@ class Trainer:
         """Clip the gradients and take an optimizer step."""
         gradients.clip(self.parameters.values(), grad_norm, self.options.clip)
         self.optimizer.step()
-        moe.update_biases(self.model, self.options.bias_update_rate, self.mesh.comm("tokens"))
+        self.balance(self.mesh.comm("tokens"))
+
+    def balance(self, ranks: Comm) -> None:
+        """Move the experts' selection biases by the load of the tokens of these ranks."""
+        moe.update_biases(self.model, self.options.bias_update_rate, ranks)
 
     def auxiliary_loss(self) -> float | None:
         """The load-balancing loss of the last `backward`, the same on every rank; None if it is off."""
@@ -130,25 +182,6 @@ class Trainer:
     def layers(self) -> list[int]:
         """Indices in the whole model of the layers that this rank computes."""
         return [int(name) for name, _ in self.model.layers.named_children()]
-
-    def _dealt(self, micro: list[Batch]) -> list[Batch]:
-        """This data parallel rank's samples of each micro-batch."""
-        data = self.mesh.comm("data")
-        return [batch.part(data.rank, data.size) for batch in micro]
-
-    def _stretches(self, micro: list[Batch]) -> list[Batch]:
-        """This context parallel rank's tokens of each sample."""
-        cp = self.mesh.comm("cp")
-        tokens = span(self.options.seq_len, cp.size, cp.rank)
-        return [batch.stretch(*tokens) for batch in micro]
-
-    def _backward(self, micro: list[Batch], tokens: int) -> float:
-        total = 0.0
-        for batch in micro:
-            loss = self.model(batch.tokens.to(self.device), batch.labels.to(self.device)) / tokens
-            loss.backward()
-            total += loss.item()
-        return total
 
 
 def train(
@@ -178,7 +211,7 @@ def train(
         trainer.model,
         trainer.optimizer,
         environment={**environment, **about},
-        coordinates=mesh.coordinates,
+        coordinates=trainer.mesh.coordinates,
         shards=trainer.shards,
         layers=trainer.layers(),
         experts=expert_parallel.held(trainer.model, trainer.shards) or None,

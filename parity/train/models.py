@@ -40,11 +40,8 @@ class Model(nn.Module):
         """Token ids (B, T) to the stream that the first layer gets."""
         raise NotImplementedError
 
-    def through(self, x: Tensor, tokens: Tensor | None) -> Tensor:
-        """The stream through the layers that are here; every layer may look at the token ids (B, T).
-
-        They are None on a pipeline stage that is kept from them, which is wrong on purpose.
-        """
+    def through(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """The stream through the layers that are here; every layer may look at the token ids (B, T)."""
         raise NotImplementedError
 
     def leave(self, x: Tensor) -> Tensor:

@@ -65,16 +65,11 @@ class Router(nn.Module):
         experts: E.
         top_k: k.
         table: int64 (vocabulary, k), the experts of every token id; None chooses by score.
-        fall_back: choose by score, instead of raising, where there is a table but no token ids. Wrong on purpose:
-            NeMo Automodel did so when a hash-routed layer came to lie on a later pipeline stage.
     """
 
-    def __init__(
-        self, hidden: int, experts: int, top_k: int, *, table: Tensor | None = None, fall_back: bool = False
-    ) -> None:
+    def __init__(self, hidden: int, experts: int, top_k: int, *, table: Tensor | None = None) -> None:
         super().__init__()
         self.top_k = top_k
-        self.fall_back = fall_back
         self.routed_by = ""
         """What the last forward pass chose experts by."""
         self.weight = nn.Parameter(torch.empty(experts, hidden))
@@ -94,9 +89,8 @@ class Router(nn.Module):
             ValueError: this layer is routed by token ids and got none.
         """
         scores = F.softplus(F.linear(widen(x), self.weight)).sqrt()
-        by_score = self.table is None or (tokens is None and self.fall_back)
-        self.routed_by = "score" if by_score else "token id"
-        if by_score:
+        self.routed_by = "score" if self.table is None else "token id"
+        if self.table is None:
             biased = scores.detach()
             if self.e_score_correction_bias is not None:
                 biased = biased + self.e_score_correction_bias

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Literal
 
 from parity.layout import Layout
+from parity.train import faults
 
 __all__ = ["TrainOptions", "problems"]
 
@@ -84,10 +85,6 @@ class TrainOptions:
     sequence_parallel: bool = field(
         default=False, metadata={"help": "split the sequence over the tensor parallel ranks between blocks"}
     )
-    tp_cut: Literal["heads", "rows"] = field(
-        default="heads",
-        metadata={"help": "how attention is cut: whole heads, or rows wherever they fall (wrong on purpose)"},
-    )
     schedule: Literal["1f1b", "gpipe"] = field(default="1f1b", metadata={"help": "pipeline schedule"})
     first_stage_layers: int = field(
         default=0,
@@ -101,15 +98,9 @@ class TrainOptions:
         default="fp32",
         metadata={"help": "dtype in which experts' gradients leave a micro-batch and are summed over ranks"},
     )
-    skip: Literal["none", "ep"] = field(
-        default="none", metadata={"help": "axis that is asked for and yet not applied (wrong on purpose)"}
-    )
-    hash_ids: Literal["passed", "dropped"] = field(
-        default="passed",
-        metadata={
-            "help": "whether later pipeline stages get the token ids, without which layers routed by them choose by"
-            " score instead (wrong on purpose)"
-        },
+    fault: str = field(
+        default="",
+        metadata={"help": "mistake to make on purpose, by its name in parity/train/faults/catalog; empty makes none"},
     )
     threads: int = field(default=1, metadata={"help": "CPU threads of each rank"})
 
@@ -121,7 +112,9 @@ def problems(options: TrainOptions, layout: Layout) -> list[tuple[str, str]]:
         Pairs of a field (`trainer.heads`, `layout.tp`) and a sentence that says what would be right; empty
         when all is well.
     """
-    return [*_trainer_problems(options), *_layout_problems(options, layout)]
+    found = [*_trainer_problems(options), *_layout_problems(options, layout)]
+    misfit = faults.misfit(options.fault, asdict(options), layout) if options.fault else None
+    return found if misfit is None else [*found, ("trainer.fault", misfit)]
 
 
 def _trainer_problems(options: TrainOptions) -> Iterator[tuple[str, str]]:
@@ -145,11 +138,6 @@ def _trainer_problems(options: TrainOptions) -> Iterator[tuple[str, str]]:
         yield "trainer.first_stage_layers", f"{options.first_stage_layers} is not possible: give 0 (even) or more"
     if options.model == "deepseek_v4":
         yield from _deepseek_problems(options)
-    elif options.hash_ids == "dropped":
-        yield (
-            "trainer.hash_ids",
-            f"{options.model} routes nothing by token ids: leave it at passed, or train deepseek_v4",
-        )
     for name in ("lr", "rope_theta"):
         value = getattr(options, name)
         if not 0 < value < math.inf:

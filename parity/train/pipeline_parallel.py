@@ -93,7 +93,7 @@ class Pipeline:
         stream, output = _shapes(model, tokens, comm)
         # Shapes are given, or the schedule would find them by running every stage forward and backward once.
         stage = PipelineStage(
-            _Stage(model, self.first, self.last, ids=options.hash_ids == "passed"),
+            _Stage(model, self.first, self.last),
             comm.rank,
             comm.size,
             device,
@@ -134,16 +134,15 @@ class Pipeline:
 class _Stage(nn.Module):
     """What the schedule calls for each micro-batch."""
 
-    def __init__(self, model: Model, first: bool, last: bool, *, ids: bool) -> None:
+    def __init__(self, model: Model, first: bool, last: bool) -> None:
         super().__init__()
         self.model = model
-        self.ids = ids
         self.first = first
         self.last = last
 
     def forward(self, x: Tensor, *, tokens: Tensor) -> Tensor:
         """The previous stage's stream, or token ids on the first, to the stream, or logits on the last."""
-        x = self.model.through(self.model.enter(x) if self.first else x, tokens if self.first or self.ids else None)
+        x = self.model.through(self.model.enter(x) if self.first else x, tokens)
         return self.model.leave(x) if self.last else x
 
 

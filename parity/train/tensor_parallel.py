@@ -7,7 +7,6 @@ parallelism (Korthikanti et al. 2022) its own stretch of the sequence.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,10 +22,10 @@ from parity.train.collectives import (
     sum_then_identity,
 )
 from parity.train.options import TrainOptions
-from parity.train.qwen3 import Attention, Embedding, Linear, Qwen3, widen
+from parity.train.qwen3 import Embedding, Linear, Qwen3, widen
 from parity.train.shards import Shard, span
 
-__all__ = ["apply"]
+__all__ = ["RowParallelLinear", "VocabParallelLoss", "apply"]
 
 SEQUENCE = 1
 """The sequence's dimension in (B, T, C)."""
@@ -41,23 +40,21 @@ def apply(model: Qwen3, options: TrainOptions, comm: Comm) -> dict[str, Shard]:
     bounds = _Boundaries(options, comm)
     vocab = span(options.vocab, comm.size, comm.rank)
     ffn = span(options.ffn, comm.size, comm.rank)
-    heads = _heads(options, comm)
+    q, kv = _heads(options, comm)
     cuts: dict[str, tuple[int, tuple[int, int]]] = {"embed.weight": (0, vocab), "head.weight": (0, vocab)}
 
     model.embed = _VocabParallelEmbedding(model.embed, vocab, bounds.leave)
     model.head.register_forward_pre_hook(bounds.enter_first)
-    model.token_loss = _VocabParallelLoss(vocab[0], comm)
+    model.token_loss = VocabParallelLoss(vocab[0], comm)
     for index, layer in enumerate(model.layers):
         layer.attention.register_forward_pre_hook(bounds.enter_first)
-        layer.attention.o = _RowParallelLinear(layer.attention.o, bounds.leave)
-        if options.tp_cut == "rows":
-            heads.pad(layer.attention)
+        layer.attention.o = RowParallelLinear(layer.attention.o, bounds.leave)
         layer.mlp.register_forward_pre_hook(bounds.enter_first)
-        layer.mlp.down = _RowParallelLinear(layer.mlp.down, bounds.leave)
-        outward = {"attention.q": heads.q, "attention.k": heads.kv, "attention.v": heads.kv, "mlp.gate": ffn}
+        layer.mlp.down = RowParallelLinear(layer.mlp.down, bounds.leave)
+        outward = {"attention.q": q, "attention.k": kv, "attention.v": kv, "mlp.gate": ffn}
         for name, rows in {**outward, "mlp.up": ffn}.items():
             cuts |= {f"layers.{index}.{name}.weight": (0, rows), f"layers.{index}.{name}.bias": (0, rows)}
-        cuts[f"layers.{index}.attention.o.weight"] = (1, heads.q)
+        cuts[f"layers.{index}.attention.o.weight"] = (1, q)
         cuts[f"layers.{index}.mlp.down.weight"] = (1, ffn)
 
     shards = {}
@@ -98,49 +95,15 @@ class _Boundaries:
         return (self.enter(args[0]), *args[1:])
 
 
-@dataclass(frozen=True)
-class _Heads:
-    """The rows of the query and of the key and value projections that a rank holds.
-
-    Attributes:
-        q: start and stop.
-        kv: start and stop.
-        q_rows: query rows that the attention must see, to have whole heads.
-        kv_rows: the same for keys and values.
-    """
-
-    q: tuple[int, int]
-    kv: tuple[int, int]
-    q_rows: int
-    kv_rows: int
-
-    def pad(self, attention: Attention) -> None:
-        """Fill a cut that falls inside a head up to whole heads, with rows that give zero."""
-
-        def padded(rows: int) -> Callable[..., Tensor]:
-            return lambda _module, _args, output: F.pad(output, (0, rows - output.shape[-1]))
-
-        attention.q.register_forward_hook(padded(self.q_rows))
-        attention.k.register_forward_hook(padded(self.kv_rows))
-        attention.v.register_forward_hook(padded(self.kv_rows))
-        mine = self.q[1] - self.q[0]
-        attention.o.register_forward_pre_hook(lambda _module, args: (args[0][..., :mine],))
-
-
-def _heads(options: TrainOptions, comm: Comm) -> _Heads:
+def _heads(options: TrainOptions, comm: Comm) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Start and stop of this rank's rows of the query projection, and of the key and value projections."""
     size, group = options.head_dim, options.heads // options.kv_heads
-    if options.tp_cut == "heads":
-        start, stop = span(options.kv_heads, comm.size, comm.rank)
-        kv = (start * size, stop * size)
-        q = (kv[0] * group, kv[1] * group)  # a KV head's query heads go with it
-        return _Heads(q, kv, q[1] - q[0], kv[1] - kv[0])
-    q = span(options.heads * size, comm.size, comm.rank)
-    kv = span(options.kv_heads * size, comm.size, comm.rank)
-    whole = max(-(-(kv[1] - kv[0]) // size), -(-(q[1] - q[0]) // (size * group)))
-    return _Heads(q, kv, whole * group * size, whole * size)
+    start, stop = span(options.kv_heads, comm.size, comm.rank)
+    kv = (start * size, stop * size)
+    return (kv[0] * group, kv[1] * group), kv  # a KV head's query heads go with it
 
 
-class _RowParallelLinear(nn.Module):
+class RowParallelLinear(nn.Module):
     """A linear over this rank's share of the inputs; shares the parameters of the one it replaces."""
 
     def __init__(self, linear: Linear, leave: Callable[[Tensor], Tensor]) -> None:
@@ -172,7 +135,7 @@ class _VocabParallelEmbedding(nn.Module):
         return self.leave(torch.where(here[..., None], found, 0).to(self.dtype))
 
 
-class _VocabParallelLoss(nn.Module):
+class VocabParallelLoss(nn.Module):
     """`TokenLoss` over this rank's columns of the logits."""
 
     def __init__(self, start: int, comm: Comm) -> None:

@@ -160,10 +160,11 @@ def whole_gradients(options: TrainOptions, layout: Layout) -> dict[str, Any]:
     return whole
 
 
-def gaps(options: TrainOptions, layout: Layout) -> dict[str, float]:
-    """By parameter, how far the first step's gradient is from one rank's: relative L2 distance."""
+def gaps(options: TrainOptions, layout: Layout, fault: str = "") -> dict[str, float]:
+    """By parameter, how far the first step's gradient is from one rank's, which never has the fault: relative L2
+    distance."""
     expected = whole_gradients(replace(options, sequence_parallel=False), Layout())
-    found = whole_gradients(options, layout)
+    found = whole_gradients(replace(options, fault=fault), layout)
     assert found.keys() == expected.keys()
     return {name: relative(expected[name], found[name]) for name in expected}
 

@@ -176,14 +176,14 @@ def test_a_hash_routed_layer_on_a_stage_without_token_ids_chooses_by_score() -> 
     # Of 4 layers over 2 stages, the third is routed by token id and lies on the second stage.
     options = replace(EXACT, hash_layers=3)
     assert max(gaps(options, Layout(pp=2)).values()) == 0
-    found = gaps(replace(options, hash_ids="dropped"), Layout(pp=2))
+    found = gaps(options, Layout(pp=2), fault="hash-ids-dropped")
     assert found["layers.2.moe.router.weight"] > 0.1
     assert found["layers.2.moe.experts.gate"] > 0.1
 
 
 @pytest.mark.slow
 def test_no_stage_misses_token_ids_where_all_hash_routed_layers_are_on_the_first() -> None:
-    assert max(gaps(replace(EXACT, hash_ids="dropped"), Layout(pp=2)).values()) == 0
+    assert max(gaps(EXACT, Layout(pp=2), fault="hash-ids-dropped").values()) == 0
 
 
 def _biases(options: TrainOptions, layout: Layout) -> list[list[float]]:

@@ -121,12 +121,14 @@ def test_gradients_reduced_in_bf16_are_bf16_on_every_replica(layout: Layout) -> 
 @pytest.mark.slow
 def test_expert_parallelism_that_is_asked_for_and_left_out_shows_in_the_shards_alone() -> None:
     layout = Layout(dp=2, ep=2)
-    applied, skipped = (gradients(replace(OPTIONS, skip=skip), layout)[1] for skip in ("none", "ep"))
+    applied, skipped = (
+        gradients(replace(OPTIONS, fault=fault), layout)[1] for fault in ("", "experts-not-dealt-out")
+    )
     name = "layers.5.moe.experts.down"
     assert applied[name][0].split == ("ep",)
     assert applied[name][1].shape == (4, 64, 32)
     assert skipped[name][0].is_whole
     assert skipped[name][1].shape == (8, 64, 32)
     plain = whole_gradients(OPTIONS, Layout(dp=2))
-    for key, gradient in whole_gradients(replace(OPTIONS, skip="ep"), layout).items():
+    for key, gradient in whole_gradients(replace(OPTIONS, fault="experts-not-dealt-out"), layout).items():
         assert np.array_equal(gradient, plain[key])

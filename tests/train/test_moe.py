@@ -121,12 +121,10 @@ def test_a_table_chooses_and_scores_weigh() -> None:
     torch.testing.assert_close(weights, 1.5 * picked / picked.sum(-1, keepdim=True))
 
 
-def test_a_table_without_token_ids_raises_unless_told_to_fall_back() -> None:
+def test_a_table_without_token_ids_raises() -> None:
     table, x = hash_table(0, 11, 5, 2), torch.randn(3, HIDDEN, dtype=torch.float64)
     with pytest.raises(ValueError, match="routed by token ids got none"):
         randomised(Router(HIDDEN, 5, 2, table=table))(x, None)
-    by_score, _, scores = randomised(Router(HIDDEN, 5, 2, table=table, fall_back=True))(x, None)
-    assert torch.equal(by_score, scores.topk(2).indices)
 
 
 def test_tables_differ_between_layers_and_name_an_expert_twice_now_and_then() -> None:

@@ -82,7 +82,6 @@ def test_axes_that_fit_a_model_with_experts(layout: Layout) -> None:
         (Layout(fsdp=2, pp=2), {}, "layout.pp", "cannot be combined with fsdp"),
         (Layout(cp=5), {"seq_len": 4}, "layout.cp", "5 ranks cannot share 4 tokens: give at most 4"),
         (Layout(dp=2, ep=2), {}, "layout.ep", "qwen3 has no experts to spread"),
-        (Layout(pp=2), {"hash_ids": "dropped"}, "trainer.hash_ids", "qwen3 routes nothing by token ids"),
     ],
 )
 def test_what_does_not_fit_is_said_with_the_limit(
@@ -150,7 +149,9 @@ def test_every_field_says_what_it_means() -> None:
 
 
 def test_a_command_line_reads_back_as_what_wrote_it() -> None:
-    options = replace(DEFAULT, bias=True, lr=3e-4, dtype="fp64", tp_cut="rows", sequence_parallel=True, kv_heads=4)
+    options = replace(
+        DEFAULT, bias=True, lr=3e-4, dtype="fp64", fault="heads-cut-through", sequence_parallel=True, kv_heads=4
+    )
     arguments = Arguments(options, Layout(tp=3), 7, 5, "cpu")
     assert parse(to_argv(arguments)) == arguments
 

@@ -21,10 +21,10 @@ def trainer(options: TrainOptions = OPTIONS, seed: int = 0, rank: int = 0, size:
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
-@pytest.mark.parametrize("cut", ["heads", "rows"])
+@pytest.mark.parametrize("fault", ["", "heads-cut-through"])
 @pytest.mark.parametrize("tie", [False, True])
-def test_shards_are_pieces_of_the_same_weights_and_cover_them_once(size: int, cut: str, tie: bool) -> None:
-    options = replace(OPTIONS, tp_cut=cut, tie_embeddings=tie)
+def test_shards_are_pieces_of_the_same_weights_and_cover_them_once(size: int, fault: str, tie: bool) -> None:
+    options = replace(OPTIONS, fault=fault, tie_embeddings=tie)
     whole = dict(trainer(options).model.named_parameters())
     seen = {name: torch.zeros(p.shape, dtype=torch.int64) for name, p in whole.items()}
     for rank in range(size):
@@ -48,7 +48,9 @@ def test_three_ranks_share_16_and_8_heads_as_6_6_4_and_3_3_2() -> None:
 
 def test_a_cut_by_rows_falls_inside_a_head_at_three_ranks_only() -> None:
     def rows(rank: int, size: int) -> tuple[int, int]:
-        attention = trainer(replace(OPTIONS, tp_cut="rows"), rank=rank, size=size).model.layers[0].attention
+        attention = (
+            trainer(replace(OPTIONS, fault="heads-cut-through"), rank=rank, size=size).model.layers[0].attention
+        )
         return attention.q.weight.shape[0], attention.v.weight.shape[0]
 
     assert [rows(rank, 3) for rank in range(3)] == [(86, 43), (85, 43), (85, 42)]

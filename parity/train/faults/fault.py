@@ -73,10 +73,10 @@ class Fault:
         mutation: the class of mistakes that it belongs to, "M1" to "M20", or "C1" to "C3" for controls.
         what: what is wrong, in one sentence.
         bug: the public bug that it stands for, as owner/repository#number.
-        layouts: small layouts under which it is tried, one for each set of axes under which it applies. It applies
-            to any layout that has all the axes of one of these.
+        layouts: small layouts under which it is tried. It can be made under any layout with the axes of one of
+            these, of whatever size.
         options: options that candidate and baseline need so that it can show, beside `EXPERTS` where `ep` is used.
-        both: whether it is put into the baseline too, and therefore fits one rank as well.
+        both: whether it is put into the baseline too, and can therefore be made on one rank as well.
         expected: the verdict of a candidate that has it.
         profile: under which that verdict is meant.
         hint: what gives it away; None if nothing that can be said in a formula.
@@ -106,7 +106,8 @@ class Fault:
 
     def applies(self, layout: Layout) -> bool:
         """Whether there is anything to do wrong under a layout."""
-        return self.both or any(_axes(one) <= _axes(layout) for one in self.layouts)
+        used = _axes(layout)
+        return (self.both and not used) or any(_axes(one) == used for one in self.layouts)
 
     def where(self) -> str:
         """The layouts under which it applies, in words."""

@@ -1,6 +1,6 @@
 """Faults in gradients, with a right forward: M4 to M8, M11 and M12."""
 
-from parity.train.faults.catalog.layouts import CP_EP, DP, DP_EP, FSDP, FSDP_EP, PP, TP
+from parity.train.faults.catalog.layouts import CP, CP_EP, DP, DP_EP, FSDP, FSDP_EP, PP, TP
 from parity.train.faults.fault import EXPERTS, Fault, Hint
 
 __all__ = ["FAULTS"]
@@ -32,6 +32,14 @@ FAULTS = (
         layouts=(DP_EP, CP_EP),
         hint=Hint("gradients", "router"),
         elsewhere="with fsdp, torch reduces a router's gradient together with those of its layer",
+    ),
+    Fault(
+        name="kv-gradients-not-returned",
+        mutation="M4",
+        what="Gradients that a rank's queries give to other context parallel ranks' keys and values are dropped.",
+        bug="NVIDIA/TransformerEngine#1557",
+        layouts=(CP,),
+        hint=Hint("gradients", "attention"),
     ),
     Fault(
         name="gradients-summed-not-averaged",
