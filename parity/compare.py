@@ -9,7 +9,7 @@ from parity.checks import run_checks
 from parity.checks.allowance import allowance
 from parity.checks.comparison import Comparison, Gap, Leg, named_steps
 from parity.checks.noise import horizon, noise_floor
-from parity.checks.verdict import of_outcomes, summary
+from parity.checks.verdict import deciding, of_outcomes, summary
 from parity.checks.within import measure
 from parity.result import Chart, ComparisonResult, GapResult, MetricResult, OutcomeResult, ParameterResult, Row
 
@@ -40,6 +40,7 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
         k=comparison.k,
         verdict=of_outcomes(outcomes).value,
         summary=summary(comparison, outcomes),
+        deciding=[outcome.check for outcome in deciding(outcomes)],
         outcomes=[
             OutcomeResult(
                 check=outcome.check,

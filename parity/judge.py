@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,8 +52,12 @@ class _Found:
         return f"{result.name} {result.status}{f': {result.error}' if result.error else ''}"
 
 
-def judge_run(directory: RunDirectory) -> Result:
+def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison] = lambda one: one) -> Result:
     """Judge every comparison of a run directory from what its legs left.
+
+    Args:
+        directory: the run.
+        change: applied to each comparison before it is judged.
 
     Raises:
         UsageError: this is no run directory.
@@ -62,7 +66,7 @@ def judge_run(directory: RunDirectory) -> Result:
     suite = snapshot.suite
     perturbed = {name for item in suite.compare for name in item.perturbed}
     legs = {name: _held_to_role(_find(directory, snapshot, name), name in perturbed) for name in suite.legs}
-    comparisons = [_judge(suite, snapshot.device, item, legs) for item in suite.compare]
+    comparisons = [_judge(suite, snapshot.device, item, legs, change) for item in suite.compare]
     involved = {name for item in suite.compare for name in item.legs()}
     # A leg that no comparison names still must not fail unseen.
     unseen = [Verdict.ERROR for name, leg in legs.items() if name not in involved and leg.state == "broken"]
@@ -192,7 +196,9 @@ def _notes(leg: _Found, snapshot: Snapshot) -> list[str]:
     return notes
 
 
-def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found]) -> ComparisonResult:
+def _judge(
+    suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found], change: Callable[[Comparison], Comparison]
+) -> ComparisonResult:
     named = [legs[name] for name in item.legs()]
     judged = [leg.judged for leg in named if leg.judged is not None]
     asked = item.profile if item.profile not in (None, "auto") else suite.profile
@@ -217,22 +223,20 @@ def _judge(suite: Suite, device: str, item: Compare, legs: Mapping[str, _Found])
         summary="",
     )
     if baseline is not None and candidate is not None:
-        result = compare(
-            Comparison(
-                baseline=baseline,
-                candidate=candidate,
-                controls=there(item.control),
-                repeats=there(item.repeat),
-                perturbed=there(item.perturbed),
-                reference=next(iter(there([item.reference] if item.reference else [])), None),
-                profile=profile_of(name, suite.bounds, item.bounds),
-                expected_steps=_expected(suite, judged),
-                required=frozenset(item.require if item.require is not None else suite.require),
-                k=k,
-                layout_unproven=(item.layout or suite.layout) == "unproven",
-            ),
-            reason,
+        comparison = Comparison(
+            baseline=baseline,
+            candidate=candidate,
+            controls=there(item.control),
+            repeats=there(item.repeat),
+            perturbed=there(item.perturbed),
+            reference=next(iter(there([item.reference] if item.reference else [])), None),
+            profile=profile_of(name, suite.bounds, item.bounds),
+            expected_steps=_expected(suite, judged),
+            required=frozenset(item.require if item.require is not None else suite.require),
+            k=k,
+            layout_unproven=(item.layout or suite.layout) == "unproven",
         )
+        result = compare(change(comparison), reason)
     broken = [leg.told for leg in named if leg.state == "broken"]
     absent = [leg.told for leg in named if leg.state == "absent"]
     if not broken and not absent:

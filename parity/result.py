@@ -19,10 +19,14 @@ __all__ = [
     "GapResult",
     "LegResult",
     "MetricResult",
+    "Model",
+    "Number",
     "OutcomeResult",
     "ParameterResult",
     "Result",
     "Row",
+    "VerdictName",
+    "now",
     "read_result",
 ]
 
@@ -59,15 +63,18 @@ LegStatus = Literal[
 VerdictName = Literal["pass", "fail", "inconclusive", "error"]
 
 
-def _now() -> str:
+def now() -> str:
+    """UTC, ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
+    """What is written to a file and read back: nothing else is in it, and it does not change."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Row(_Model):
+class Row(Model):
     """One step of one metric. Values as logged; gaps against the baseline."""
 
     step: int
@@ -83,7 +90,7 @@ class Row(_Model):
     times_floor: Number | None = Field(default=None, description="Absolute gap in units of the noise floor.")
 
 
-class Chart(_Model):
+class Chart(Model):
     """The whole run in at most some dozens of buckets: the largest relative value in each."""
 
     first_steps: list[int] = Field(description="First step of each bucket.")
@@ -92,7 +99,7 @@ class Chart(_Model):
     noise: list[Number | None] | None = Field(default=None, description="The largest of the legs that measure noise.")
 
 
-class MetricResult(_Model):
+class MetricResult(Model):
     """Where one metric was furthest off."""
 
     metric: str
@@ -109,7 +116,7 @@ class MetricResult(_Model):
     chart: Chart
 
 
-class GapResult(_Model):
+class GapResult(Model):
     """The numbers of one metric in one check, relative to the baseline."""
 
     metric: str
@@ -126,7 +133,7 @@ class GapResult(_Model):
     first_over: int | None = None
 
 
-class ParameterResult(_Model):
+class ParameterResult(Model):
     """One parameter's gradient or update in two legs."""
 
     name: str
@@ -140,7 +147,7 @@ class ParameterResult(_Model):
     times_floor: Number | None = None
 
 
-class OutcomeResult(_Model):
+class OutcomeResult(Model):
     """One check's answer."""
 
     check: str
@@ -154,7 +161,7 @@ class OutcomeResult(_Model):
     shares: dict[str, Number] = Field(default={}, description="By group, its part of the squared error.")
 
 
-class ComparisonResult(_Model):
+class ComparisonResult(Model):
     """One comparison: who, under which rules, and what came out."""
 
     baseline: str
@@ -169,11 +176,13 @@ class ComparisonResult(_Model):
     k: float
     verdict: VerdictName
     summary: str
+    deciding: list[str] = Field(default=[], description="The checks that make the verdict, the most telling first.")
+    hints: list[str] = Field(default=[], description="What the difference looks like.")
     outcomes: list[OutcomeResult] = []
     metrics: list[MetricResult] = []
 
 
-class LegResult(_Model):
+class LegResult(Model):
     """One leg: what ran, and how it ended. For `parity compare` on files, only where it was read from."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
@@ -197,12 +206,12 @@ class LegResult(_Model):
     logs: list[str] = Field(default=[], description="Paths in the run directory.")
 
 
-class Result(_Model):
+class Result(Model):
     """A suite's whole result."""
 
     format: Literal["parity.result/1"] = FORMAT
     parity_version: str = __version__
-    created: str = Field(default_factory=_now, description="UTC, ISO 8601.")
+    created: str = Field(default_factory=now, description="UTC, ISO 8601.")
     suite: str
     run_id: str | None = None
     steps: int | None = None

@@ -13,7 +13,7 @@ _LEAST_SPREAD = 1e-5
 
 
 def check(comparison: Comparison) -> Outcome:
-    """Fail where a leg's gradient norm or learning rate is zero, or its loss does not move."""
+    """Fail where a leg's gradient norm, learning rate or recorded updates are zero, or its loss does not move."""
     legs = tuple(comparison.legs())
     problems = [problem for leg in legs for problem in _problems(leg)]
     if problems:
@@ -44,7 +44,20 @@ def _problems(leg: Leg) -> list[str]:
         found.append(f"{leg.name} has a learning rate of 0 throughout")
     if _moves(leg) and _spread(leg) <= _LEAST_SPREAD:
         found.append(f"{leg.name}'s loss moves by only {number(_spread(leg))} relative over the run")
+    still = _still(leg)
+    if still:
+        found.append(f"no update of {leg.name} changed any weight ({plural(still, 'step')} recorded)")
     return found
+
+
+def _still(leg: Leg) -> int:
+    """How many steps' updates were recorded, if none of them changed a weight; else 0."""
+    if leg.records is None:
+        return 0
+    norms = [update.norms for rank in leg.records.ranks for update in rank.updates.values()]
+    if any(bool((one > 0).any()) for one in norms) or not any(bool((one == 0).any()) for one in norms):
+        return 0
+    return len({step for rank in leg.records.ranks for step in rank.updates})
 
 
 def _moves(leg: Leg) -> bool:

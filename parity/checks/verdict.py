@@ -6,7 +6,7 @@ from parity.checks.comparison import Comparison
 from parity.checks.outcome import Kind, Outcome, Status, Verdict
 from parity.checks.words import number
 
-__all__ = ["merge", "of_outcomes", "summary"]
+__all__ = ["deciding", "merge", "of_outcomes", "summary"]
 
 _CAUSES = (
     "complete",
@@ -35,19 +35,40 @@ def of_outcomes(outcomes: Sequence[Outcome]) -> Verdict:
     return Verdict.INCONCLUSIVE if worst is Verdict.PASS and not compared else worst
 
 
+def deciding(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes that make the verdict what it is, the most telling first; none for a pass."""
+    verdict = of_outcomes(outcomes)
+    if verdict is Verdict.PASS:
+        return []
+    found = [o for o in outcomes if o.verdict is verdict and o.status is not Status.PASS]
+    # A cause says more than what it caused; what cannot be judged says least.
+    updated = next((o for o in found if o.check == "update" and o.status is Status.FAIL), None)
+
+    def order(outcome: Outcome) -> tuple[bool, float]:
+        place: float = _CAUSES.index(outcome.check) if outcome.check in _CAUSES else len(_CAUSES)
+        if outcome.check == "gradients" and updated is not None and _since(outcome) > _since(updated):
+            place = _CAUSES.index("update") + 0.5  # gradients that follow from a wrong update
+        return outcome.status is Status.NOT_RUN, place
+
+    return sorted(found, key=order)
+
+
+def _since(outcome: Outcome) -> int:
+    """The first step beyond what is allowed; 0 where no step was named."""
+    return min((gap.first_over for gap in outcome.gaps if gap.first_over is not None), default=0)
+
+
 def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     """One sentence: why, and by how much."""
     verdict = of_outcomes(outcomes)
     pair = f"{comparison.candidate.name} against {comparison.baseline.name}"
     if verdict is Verdict.PASS:
         return f"{pair}: {_closest(outcomes)}{_scope(comparison)}."
-    deciding = [o for o in outcomes if o.verdict is verdict and o.status is not Status.PASS]
-    # A cause says more than what it caused; what cannot be judged says least.
-    deciding.sort(key=lambda o: (o.status is Status.NOT_RUN, _CAUSES.index(o.check) if o.check in _CAUSES else 99))
-    if not deciding:
+    found = deciding(outcomes)
+    if not found:
         return f"{pair}: no parity check ran."
-    rest = f" (also: {', '.join(o.check for o in deciding[1:])})" if len(deciding) > 1 else ""
-    first = deciding[0]
+    rest = f" (also: {', '.join(o.check for o in found[1:])})" if len(found) > 1 else ""
+    first = found[0]
     prefix = "did not run: " if first.status is Status.NOT_RUN else ""
     return f"{pair}: {first.check} {prefix}{first.reason.rstrip('.')}{rest}."
 

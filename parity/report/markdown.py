@@ -5,12 +5,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from parity.report import text
 from parity.result import LegResult, Result
 
-__all__ = ["render_markdown"]
+__all__ = ["environment", "render_markdown"]
 
 _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "error": "💥", "not run": "➖"}
 
 
-def _templates() -> Environment:
+def environment() -> Environment:
+    """The templates, in which every expression is escaped."""
     # Autoescape is for HTML. Here every expression is escaped for Markdown as it is put into the text, whoever wrote
     # it, unless a filter below made it.
     environment = Environment(  # noqa: S701
@@ -44,7 +45,7 @@ def render_markdown(result: Result) -> str:
     """The whole report; ends with a line break."""
     worst = [one for one in result.comparisons if one.metrics or any(o.parameters or o.shares for o in one.outcomes)]
     return (
-        _templates()
+        environment()
         .get_template("report.md.j2")
         .render(result=result, worst=worst, environment=_side_by_side(result.legs))
     )

@@ -12,7 +12,7 @@ from parity.plain import plain
 from parity.report import text
 from parity.result import ComparisonResult, MetricResult, OutcomeResult, Result
 
-__all__ = ["COLOURS", "render_terminal"]
+__all__ = ["COLOURS", "add_row", "make_table", "render_terminal"]
 
 COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "red", "not run": "yellow"}
 
@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _table(*headings: str, left: int) -> Table:
+def make_table(*headings: str, left: int) -> Table:
     """A table whose first `left` columns are of words, the others of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for index, heading in enumerate(headings):
@@ -65,7 +65,8 @@ def _table(*headings: str, left: int) -> Table:
     return table
 
 
-def _add(table: Table, cells: Iterable[str | Text], style: str = "") -> None:
+def add_row(table: Table, cells: Iterable[str | Text], style: str = "") -> None:
+    """Add cells, whose text is shown as it is."""
     # Not as `str`, in which rich would look for its own markup.
     table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells), style=style)
 
@@ -83,11 +84,11 @@ def _comparison(comparison: ComparisonResult) -> RenderableType:
 
 def _checks(comparison: ComparisonResult) -> Table:
     numbers = ("first step", "mean", "worst", "at step", "allowed", "× allowed", "× floor")
-    table = _table("check", "result", "metric", *numbers, left=3)
+    table = make_table("check", "result", "metric", *numbers, left=3)
     for outcome in comparison.outcomes:
         status = Text(outcome.status, style=COLOURS[outcome.status] if outcome.required else "dim")
         if not outcome.gaps:
-            _add(table, (outcome.check, status))
+            add_row(table, (outcome.check, status))
         for index, gap in enumerate(outcome.gaps):
             cells = (
                 "" if index else outcome.check,
@@ -101,7 +102,7 @@ def _checks(comparison: ComparisonResult) -> Table:
                 text.times(gap.times_allowed),
                 text.times(gap.times_floor),
             )
-            _add(table, cells)
+            add_row(table, cells)
     return table
 
 
@@ -120,7 +121,7 @@ def _worst(comparison: ComparisonResult, metric: MetricResult) -> Group:
     names = [comparison.baseline, comparison.candidate, *([comparison.beside] if comparison.beside else [])]
     headings = ["step", *names, "gap", "relative", "allowed", "× allowed"]
     headings += [f"{comparison.beside}'s gap", "× floor"] if comparison.beside else []
-    table = _table(*headings, left=0)
+    table = make_table(*headings, left=0)
     for row in metric.window:
         cells = [str(row.step), text.value(row.baseline), text.value(row.candidate)]
         cells += [text.value(row.noise)] if comparison.beside else []
@@ -132,7 +133,7 @@ def _worst(comparison: ComparisonResult, metric: MetricResult) -> Group:
         ]
         cells += [text.gap(row.noise_relative), text.times(row.times_floor)] if comparison.beside else []
         over = row.times_allowed is not None and row.times_allowed > 1
-        _add(table, cells, style="red" if over else "bold" if row.step == metric.worst_step else "")
+        add_row(table, cells, style="red" if over else "bold" if row.step == metric.worst_step else "")
     return Group(*lines, table)
 
 
@@ -140,7 +141,7 @@ def _parameters(outcome: OutcomeResult) -> Group:
     shares = ", ".join(f"{group} {text.percent(share)}" for group, share in outcome.shares.items())
     head = Text(f"\n{outcome.check} by parameter" + (f"; squared error: {shares}" if shares else ""))
     numbers = ("step", "relative L2", "allowed", "ratio", "cosine", "squared error", "× floor")
-    table = _table("parameter", "group", *numbers, left=2)
+    table = make_table("parameter", "group", *numbers, left=2)
     for one in outcome.parameters:
         cells = (
             one.name,
@@ -153,5 +154,5 @@ def _parameters(outcome: OutcomeResult) -> Group:
             text.percent(one.share),
             text.times(one.times_floor),
         )
-        _add(table, cells, style="" if one.distance <= one.allowed else "red")
+        add_row(table, cells, style="" if one.distance <= one.allowed else "red")
     return Group(head, table)

@@ -1,0 +1,1 @@
+"""Does a comparison see what it is for? Known faults in the embedded trainer, and correct layouts beside them."""
