@@ -13,7 +13,7 @@ _PATTERNS = (
         "router",
         r"router|gate\.(weight|bias|e_score)|gate_weight|(?<!experts)(?<!expert)\.gate$|^gate$|e_score_correction|tid2eid",
     ),
-    ("shared experts", r"shared_?expert"),
+    ("shared experts", r"shared_?expert|(^|\.)shared\."),
     ("experts", r"expert"),
     ("embeddings", r"embed|wte|wpe|lm_head|(^|\.)(head|output)\.|tok_embeddings"),
     ("attention", r"attn|attention|qkv|(^|\.)(q|k|v|o)(_proj|_a|_b|_down|_up)?\.|(^|\.)w[qkvo]\."),
@@ -32,6 +32,7 @@ def group_of(name: str, names: Collection[str] = ()) -> str:
         name: the parameter.
         names: those of the whole model. A `gate` beside an `up` is half of a gated MLP; alone it is a router.
     """
-    if name.endswith("gate.weight") and name.removesuffix("gate.weight") + "up.weight" in names:
+    beside, gate, _ = name.rpartition("gate.")
+    if gate and f"{beside}up.weight" in names:
         return "shared experts" if "shared" in name else "mlp"
     return next((group for group, pattern in _COMPILED if pattern.search(name)), "other")
