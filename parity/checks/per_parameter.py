@@ -9,7 +9,7 @@ from parity.checks.parameters import StepApart, apart, common_steps, recorded
 from parity.checks.profiles import ParameterBound
 from parity.checks.words import number, plural
 
-__all__ = ["judge_parameters"]
+__all__ = ["gaps_by_parameter", "judge_parameters"]
 
 # Parameters named in a report.
 _NAMED = 10
@@ -41,7 +41,7 @@ def judge_parameters(comparison: Comparison, check: str, kind: str, bound: Param
     problems: list[str] = []
     for step in steps:
         measured = apart(comparison, comparison.candidate, kind, step)
-        found += _gaps(comparison, measured, kind, step, bound)
+        found += gaps_by_parameter(comparison, measured, kind, step, bound)
         whole.append((step, measured.distance))
         for leg, only in ((comparison.baseline, measured.missing), (comparison.candidate, measured.extra)):
             problems += [f"only {leg.name} has {kind} of {', '.join(only[:3])} at step {step}"] if only else []
@@ -49,7 +49,12 @@ def judge_parameters(comparison: Comparison, check: str, kind: str, bound: Param
         return not_run(problems[0] if problems else f"no parameter has {kind} in both legs")
     over = [gap for gap in found if not gap.times_allowed <= 1]
     first = [gap for gap in found if gap.step == steps[0]]
-    problems += _median(comparison, first, bound)
+    median = _median(comparison, kind, first, bound)
+    if median is not None:
+        told = (
+            f"{number(median.worst or 0)} apart at step {median.worst_step} ({number(median.allowed or 0)} allowed)"
+        )
+        problems.append(f"the median parameter is {told}")
     worst = max(found, key=lambda gap: gap.times_allowed)
     reason = "; ".join([*dict.fromkeys(problems), _sentence(found, over, worst, whole)])
     return Outcome(
@@ -58,15 +63,16 @@ def judge_parameters(comparison: Comparison, check: str, kind: str, bound: Param
         Status.FAIL if over or problems else Status.PASS,
         reason,
         required,
-        (_numbers(kind, worst, whole, over),),
+        (_numbers(kind, worst, whole, over), *([] if median is None else [median])),
         parameters=_named(over or first),
         shares=_shares(first),
     )
 
 
-def _gaps(
+def gaps_by_parameter(
     comparison: Comparison, measured: StepApart, kind: str, step: int, bound: ParameterBound
 ) -> list[ParameterGap]:
+    """Every parameter's distance at a step, with what is allowed for it."""
     floors = parameter_floors(comparison, kind, step) or {}
     is_first = step in (comparison.first_step, 0)
     error = sum(one.square for one in measured.parameters.values())
@@ -103,16 +109,26 @@ def _allowed(comparison: Comparison, kind: str, floor: float | None, bound: Para
     return float(min(max(guess, noise), widest))
 
 
-def _median(comparison: Comparison, gaps: list[ParameterGap], bound: ParameterBound) -> list[str]:
-    """What is wrong with the median parameter, if anything: a fault that touches all of them a little."""
+def _median(comparison: Comparison, kind: str, gaps: list[ParameterGap], bound: ParameterBound) -> MetricGap | None:
+    """The median parameter, where it is beyond what is allowed: a fault that touches all of them a little."""
     if bound.median is None or not gaps:
-        return []
+        return None
     median = float(np.median([gap.distance for gap in gaps]))
     floors = [gap.distance / gap.times_floor for gap in gaps if gap.times_floor]
-    allowed = max(bound.median, comparison.k * float(np.median(floors))) if floors else bound.median
+    floor = float(np.median(floors)) if floors else None
+    allowed = bound.median if floor is None else max(bound.median, comparison.k * floor)
     if median <= allowed:
-        return []
-    return [f"the median parameter is {number(median)} apart at step {gaps[0].step} ({number(allowed)} allowed)"]
+        return None
+    return MetricGap(
+        metric=f"median of {kind}",
+        worst=median,
+        worst_step=gaps[0].step,
+        allowed=allowed,
+        times_allowed=median / allowed,
+        times_floor=None if not floor else median / floor,
+        steps_over=1,
+        first_over=gaps[0].step,
+    )
 
 
 def _named(gaps: list[ParameterGap]) -> tuple[ParameterGap, ...]:
