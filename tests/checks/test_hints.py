@@ -14,7 +14,7 @@ from parity.checks.groups import group_of
 from parity.checks.hints import MOST_HINTS, hints, reporting_bug
 from parity.checks.hints.sizes import Size, match
 from parity.layout import Layout
-from parity.records.record import Batch, LegRecords
+from parity.records.record import Batch, LegRecords, RankRecord
 from tests.drawing import LOSS, NORM, compare, curve, noisy
 from tests.drawing import leg as drawn_leg
 from tests.records.drawing import ADAMW, Drawn, draw, split
@@ -379,6 +379,10 @@ def m18_own(of: Pair) -> None:
     of.changed = losses
 
 
+def m18_own_alone(of: Pair) -> None:
+    of.curves["loss"] = LOSS * 1.1
+
+
 def m19_frozen(of: Pair) -> None:
     for leg in (of.baseline, of.candidate):
         leg.updates = {0: scaled(list(MODEL), 0.0)}
@@ -536,6 +540,65 @@ def test_what_is_no_ratio_matches_no_size(ratio: float) -> None:
 def test_a_size_that_the_baseline_shares_is_the_last_to_be_named() -> None:
     found = match(2.0, [Size("dp", 2, shared=True), Size("tp", 2)], 1e-3, ("dp", "tp"))
     assert str(found) == "tp = 2, like dp"
+
+
+# Records that say less.
+
+
+def without_places(rank: RankRecord) -> RankRecord:
+    return replace(rank, coordinates={}, layers=None, experts=None)
+
+
+def without_steps(rank: RankRecord) -> RankRecord:
+    return replace(rank, gradients={}, updates={}, grad_norms={}) if rank.rank else rank
+
+
+def without_optimizer(rank: RankRecord) -> RankRecord:
+    return replace(rank, optimizer=(), batches={}, losses={})
+
+
+def overflown(rank: RankRecord) -> RankRecord:
+    taken = rank.gradients[0]
+    return replace(rank, gradients={0: replace(taken, norms=taken.norms * np.inf), 1: rank.gradients[1]})
+
+
+def without_gradients(rank: RankRecord) -> RankRecord:
+    taken = {
+        s: replace(t, norms=np.where(np.arange(t.norms.size) % 2, t.norms, np.nan)) for s, t in rank.gradients.items()
+    }
+    return replace(rank, gradients=taken)
+
+
+def empty_elsewhere(rank: RankRecord) -> RankRecord:
+    if not rank.rank or "pp" in rank.coordinates:
+        return rank
+    empty = replace(rank.parameters[0], start=(0, 0), stop=(0, 0))
+    return replace(rank, parameters=(empty, *rank.parameters[1:]))
+
+
+def without_model(rank: RankRecord) -> RankRecord:
+    return replace(rank, parameters=(), has_model=False, gradients={}, updates={})
+
+
+@pytest.mark.parametrize("layout", ["tp2", "pp2", "ep2"])
+@pytest.mark.parametrize(
+    "less",
+    [without_places, without_steps, without_optimizer, overflown, without_gradients, empty_elsewhere, without_model],
+)
+def test_records_that_lack_something_break_no_hint(layout: str, less: Callable[[RankRecord], RankRecord]) -> None:
+    for fault in (m4_norms, m10_over_micro_batches, m14_copies, m18_own_alone):
+        drawn = pair(layout)
+        fault(drawn)
+        changed = drawn.changed
+        drawn.changed = lambda r, changed=changed: LegRecords(tuple(less(rank) for rank in changed(r).ranks))  # type: ignore[misc]
+        for shape in (LAYOUTS[layout], None):
+            comparison = drawn.compared()
+            comparison = replace(comparison, candidate=replace(comparison.candidate, layout=shape))
+            outcomes = run_checks(comparison)
+            told = hints(comparison, outcomes)
+            assert len(told) <= MOST_HINTS
+            assert all("looks like" in one and "\n" not in one for one in told)
+            assert isinstance(reporting_bug(comparison, outcomes), str)
 
 
 # Curves alone.

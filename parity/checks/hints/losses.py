@@ -59,7 +59,7 @@ def rank_loss(facts: Facts) -> Hint | None:
 
 def scaled_loss(facts: Facts) -> Hint | None:
     """The loss is one number times the baseline's at every step, and a size of the layout (ISEEKYAN/Megatron-LM#140,
-    Megatron-LM#673)."""
+    NVIDIA/Megatron-LM#673)."""
     gap = judged(facts, "loss")
     if gap is None or (gap.baseline == 0).any():
         return None
@@ -86,8 +86,8 @@ def scaled_loss(facts: Facts) -> Hint | None:
 
 def offset(facts: Facts) -> Hint | None:
     """The loss is one number above or below the baseline's at every step: the logarithm of a size where columns of
-    the vocabulary are counted by every rank (Megatron-LM#7452 item 2), or a term that only one leg logs
-    (Megatron-LM#1330)."""
+    the vocabulary are counted by every rank (NVIDIA/Megatron-LM#7452 item 2), or a term that only one leg logs
+    (NVIDIA/Megatron-LM#1330)."""
     gap = judged(facts, "loss")
     if gap is None:
         return None
@@ -102,9 +102,8 @@ def offset(facts: Facts) -> Hint | None:
         return Hint(
             "loss",
             f"the loss is {ratio_text(abs(delta))} {side} the baseline's at all {plural(gap.steps.size, 'step')}:"
-            f" log({size.name}), with {size.name} = {size.value}; looks like something is counted {size.value}"
-            " times inside"
-            " a logarithm, such as vocabulary columns in the softmax's denominator",
+            f" log({size.name}), with {size.name} = {size.value}; looks like something is counted {size.value} times"
+            " inside a logarithm, such as vocabulary columns in the softmax's denominator",
         )
     moved = float(np.ptp(gap.baseline))
     if (
@@ -117,15 +116,14 @@ def offset(facts: Facts) -> Hint | None:
     return Hint(
         "loss",
         f"the loss is {number(delta)} off by the same at all {plural(gap.steps.size, 'step')}; looks like a term"
-        " that only"
-        " one leg adds to the loss that it logs",
+        " that only one leg adds to the loss that it logs",
     )
 
 
 def weighted(facts: Facts) -> Hint | None:
     """The first loss is a little off and all gradients point almost where they should: tokens are weighted
     otherwise, as a mean of ranks' or micro-batches' means does (verl-project/verl#5625,
-    huggingface/transformers#34191, Megatron-LM#7513)."""
+    huggingface/transformers#34191, NVIDIA/Megatron-LM#7513)."""
     gap = facts.gap("loss")
     if gap is None or not facts.failed("forward") or not facts.passed("initial_state", "same_data"):
         return None
@@ -144,16 +142,16 @@ def weighted(facts: Facts) -> Hint | None:
     return Hint(
         "loss",
         f"the first loss is only {number(float(gap.relative[0]))} off, and all gradients point almost where the"
-        " baseline's"
-        f" do (median cosine {float(np.median(cosines)):.4f}, ratio {median(o.ratio for o in found):.4f}); looks"
-        " like tokens"
-        f" are weighted otherwise, as in a mean of {over} means{labels}",
+        f" baseline's do (median cosine {float(np.median(cosines)):.4f}, ratio"
+        f" {median(o.ratio for o in found):.4f}); looks like tokens are weighted otherwise, as in a mean of {over}"
+        f" means{labels}",
     )
 
 
 def forward(facts: Facts) -> Hint | None:
-    """The first loss differs, before any update: what goes wrong in a forward under each axis (TGI#1036, MinivLLM#80,
-    Megatron-LM#5243, #4977, NVIDIA/bionemo-framework#1449, NVIDIA-NeMo/Automodel#3613)."""
+    """The first loss differs, before any update: what goes wrong in a forward under each axis
+    (huggingface/text-generation-inference#1036, NVIDIA/Megatron-LM#5243, #4977, NVIDIA/bionemo-framework#1449,
+    NVIDIA-NeMo/Automodel#3613)."""
     gap = facts.gap("loss")
     if gap is None or not facts.failed("forward"):
         return None
@@ -169,8 +167,7 @@ def forward(facts: Facts) -> Hint | None:
             return Hint(
                 "loss",
                 f"{off}{noise}, and nothing shows that the legs start from the same weights and train on the same"
-                " samples;"
-                " looks like another start or other data, or a forward that is slightly wrong",
+                " samples; looks like another start or other data, or a forward that is slightly wrong",
             )
         return None
     causes = [f"under {axis}, {_FORWARD[axis]}" for axis in axes[:2]]
@@ -193,8 +190,7 @@ def constant_logged(facts: Facts, metric: str) -> str:
         what = "a norm that is taken after clipping"
     return (
         f"the {_NAMES[metric]} that {facts.candidate.name} logs is {number(value)} at all"
-        f" {plural(gap.steps.size, 'step')};"
-        f" looks like {what}"
+        f" {plural(gap.steps.size, 'step')}; looks like {what}"
     )
 
 

@@ -22,10 +22,10 @@ _Norm = Callable[[LegRecords, int], float]
 def logged_norm(facts: Facts) -> Iterator[Hint]:
     """The logged norm is not that of the gradients, and one of the usual wrong sums gives it.
 
-    A rank's own shard (torchtitan#766, pytorch/pytorch#170862, VeOmni#184), experts of other ranks left out
-    (NVIDIA-NeMo/Automodel#3816, ColossalAI#2192, Megatron-LM#5916), replicas counted on every rank (ROCm/TE#715,
-    NVIDIA-NeMo/RL#3788, deepspeedai/DeepSpeed#1252, torchtitan#2318), summed over micro-batches
-    (NVIDIA-NeMo/RL#1426).
+    A rank's own shard (pytorch/torchtitan#766, pytorch/pytorch#170862, ByteDance-Seed/VeOmni#184), experts of other
+    ranks left out (NVIDIA-NeMo/Automodel#3816, hpcaitech/ColossalAI#2192, NVIDIA/Megatron-LM#5916), replicas counted
+    on every rank (ROCm/TransformerEngine#715, NVIDIA-NeMo/RL#3788, deepspeedai/DeepSpeed#1252,
+    pytorch/torchtitan#2318), summed over micro-batches (NVIDIA-NeMo/RL#1426).
     """
     for leg in (facts.candidate, facts.baseline):
         if facts.failed("norm_consistent") and recorded(leg) and leg.records is not None:
@@ -37,7 +37,8 @@ def logged_norm(facts: Facts) -> Iterator[Hint]:
 
 def norm_factor(facts: Facts) -> Hint | None:
     """Without records: the gradient norm is one number times the baseline's and the loss agrees, as with gradients
-    that Adam scales back (torchtune#2172, AReaL#1273), or a norm that is reported wrong (torchtitan#2318, #766)."""
+    that Adam scales back (pytorch/torchtune#2172, inclusionAI/AReaL#1273), or a norm that is
+    reported wrong (pytorch/torchtitan#2318, #766)."""
     gap = judged(facts, "grad_norm")
     if gap is None or facts.gradients is not None or (gap.baseline <= 0).any():
         return None
@@ -132,9 +133,8 @@ def _hypotheses(records: LegRecords) -> Mapping[str, _Norm]:
             found[f"{word} parameters are not left out of the sum"] = _over(ranks)
     if several:
         found[
-            f"the norm with what several ranks hold counted on each of them{whole}; looks like replicated"
-            " parameters are"
-            " not left out of the sum"
+            f"the norm with what several ranks hold counted on each of them{whole}; looks like replicated parameters"
+            " are not left out of the sum"
         ] = _over(records.ranks)
     found["the norm without any experts; looks like their norm is not added"] = lambda r, step: _root(
         norm for name, norm in r.norms("gradients", step).items() if name not in experts

@@ -21,9 +21,10 @@ _ORDER = ("tp", "cp", "ep", "dp", "fsdp", "pp")
 def unreduced(facts: Facts) -> Iterator[Hint]:
     """Ranks' gradients of one parameter that add up to the baseline's, or average to it, and yet were left apart.
 
-    Norms under sequence parallelism (EleutherAI/gpt-neox#1257, Megatron-LM#1446, NVIDIA-NeMo/Speech#7184), shared
-    keys and values (torchtitan#1373, bigcode Megatron-LM#35), routers (huggingface/transformers#48205), tied
-    embeddings (Megatron-LM#844, #1012, #6500), `no_sync` around every backward (karpathy/build-nanogpt#30).
+    Norms under sequence parallelism (EleutherAI/gpt-neox#1257, NVIDIA/Megatron-LM#1446, NVIDIA-NeMo/Speech#7184),
+    shared keys and values (pytorch/torchtitan#1373, bigcode-project/Megatron-LM#35), routers
+    (huggingface/transformers#48205), tied embeddings (NVIDIA/Megatron-LM#844, #1012, #6500), `no_sync` around every
+    backward (karpathy/build-nanogpt#30).
     """
     if facts.records is None or facts.gradient_step is None:
         return
@@ -46,8 +47,9 @@ def unreduced(facts: Facts) -> Iterator[Hint]:
 
 
 def replicated_only(facts: Facts) -> Hint | None:
-    """Only parameters that ranks hold whole differ, and those that an axis splits agree (Megatron-LM#7452 item 11,
-    TransformerEngine#435, huggingface/transformers#48687): each rank has the same wrong part of a sum."""
+    """Only parameters that ranks hold whole differ, and those that an axis splits agree (NVIDIA/Megatron-LM#7452
+    item 11, NVIDIA/TransformerEngine#435, huggingface/transformers#48687): each rank has the same wrong part of a
+    sum."""
     names = [name for name in facts.differing if facts.replicated(name) and not facts.is_split(name)]
     split = [name for name in facts.agreeing if facts.is_split(name)]
     if not names or len(names) < len(facts.differing) or not split or not facts.first_loss_agrees:
@@ -67,7 +69,7 @@ def parted(facts: Facts) -> Hint | None:
     """Replicas whose weights part though their gradients agree: ranks update them differently.
 
     Ranks that clip by norms of their own (NVIDIA-NeMo/Automodel#3816, pytorch/pytorch#170862), another optimizer on
-    one of two tied copies (Megatron-LM#4641), nondeterminism (pytorch/pytorch#160169).
+    one of two tied copies (NVIDIA/Megatron-LM#4641), nondeterminism (pytorch/pytorch#160169).
     """
     records = facts.candidate.records
     if records is None or not records.has_model or not facts.failed("replicas") or facts.failed("initial_state"):
@@ -148,8 +150,7 @@ def _partly(facts: Facts, axis: str, names: list[str]) -> str:
     if facts.failed("forward"):
         return (
             f"{who.told()} are not the same on {ranks} ({who.count}), and the first loss differs; looks like these"
-            " ranks"
-            " compute with other activations, as after an output that is not all-reduced"
+            " ranks compute with other activations, as after an output that is not all-reduced"
         )
     return (
         f"{who.told()} are not the same on {ranks}, nor do they add up to the baseline's ({who.count}); looks like a"

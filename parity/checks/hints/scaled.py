@@ -21,10 +21,10 @@ _LEAST_COUNT = 8
 def scaled(facts: Facts) -> Iterator[Hint]:
     """One ratio in everything that differs, in each pipeline stage, or in a group of parameters.
 
-    Experts times ep (deepspeedai/DeepSpeed#5259, pytorch/pytorch#160285, VeOmni#185) or tp (Automodel's
-    `test_experts_ep_tp_grad_parity`); all times a size (torchtune#2172, Megatron-LM#673, #6773), over the
-    micro-batches (AReaL#1273), times the tokens (torchtitan#2972); 1/GAS again at every stage
-    (deepspeedai/DeepSpeed#8154).
+    Experts times ep (deepspeedai/DeepSpeed#5259, pytorch/pytorch#160285, ByteDance-Seed/VeOmni#185) or tp
+    (Automodel's `test_experts_ep_tp_grad_parity`); all times a size (pytorch/torchtune#2172, NVIDIA/Megatron-LM#673,
+    #6773), over the micro-batches (inclusionAI/AReaL#1273), times the tokens (pytorch/torchtitan#2972); 1/GAS again
+    at every stage (deepspeedai/DeepSpeed#8154).
     """
     found = {name: one for name, one in facts.differing.items() if 0 < one.ratio < np.inf}
     if not found:

@@ -19,8 +19,8 @@ _MODULUS = 1 << 64
 
 
 def other_start(facts: Facts) -> Hint | None:
-    """Whose first weights differ: copies on some ranks (torchtitan#166, OLMo-core#319), or what an axis cuts alone
-    (modelscope/ms-swift#7944, Modalities#426)."""
+    """Whose first weights differ: copies on some ranks (pytorch/torchtitan#166, allenai/OLMo-core#319), or what an
+    axis cuts alone (modelscope/ms-swift#7944, Modalities/modalities#426)."""
     baseline, candidate = facts.baseline.records, facts.candidate.records
     if not facts.failed("initial_state") or baseline is None or candidate is None:
         return None
@@ -33,8 +33,7 @@ def other_start(facts: Facts) -> Hint | None:
         return Hint(
             "start",
             f"{ranks} start from other copies of {len(names)} of {plural(len(candidate.holders), 'parameter')};"
-            " looks like"
-            " each draws its weights from a seed of its own, or weights are not broadcast",
+            " looks like each draws its weights from a seed of its own, or weights are not broadcast",
         )
     common = [name for name in baseline.distinct if name in candidate.distinct]
     other = [name for name in common if baseline.state_hash(name) != candidate.state_hash(name)]
@@ -47,8 +46,8 @@ def other_start(facts: Facts) -> Hint | None:
         return Hint(
             "start",
             f"only parameters that ranks split start with other values ({counts}), and those that ranks hold whole"
-            " are the"
-            f" same; looks like {RANKS.get(axis, 'the ranks')} fill their shards from one seed, or each from its own",
+            f" are the same; looks like {RANKS.get(axis, 'the ranks')} fill their shards from one seed, or each from"
+            " its own",
         )
     if len(other) * 2 > len(common):
         return Hint("start", f"{counts} start with other values; looks like another seed or another checkpoint")
@@ -68,8 +67,7 @@ def other_samples(facts: Facts) -> Hint | None:
         return Hint(
             "start",
             f"all {len(ranks)} data parallel ranks train on the same samples at {plural(len(steps), 'step')}; looks"
-            " like a"
-            " sampler that does not know its rank",
+            " like a sampler that does not know its rank",
         )
     for shift in (1, -1):
         for late in [ranks, ranks[1:], *([rank] for rank in ranks)]:
@@ -83,8 +81,7 @@ def other_samples(facts: Facts) -> Hint | None:
                 way = "ahead of" if shift > 0 else "behind"
                 return Hint(
                     "start",
-                    f"{who} train on samples of a step {way} the baseline's at {plural(len(both), 'step')}; looks"
-                    " like"
+                    f"{who} train on samples a step {way} the baseline's at {plural(len(both), 'step')}; looks like"
                     " one batch too many or too few is drawn before the first step",
                 )
     wrong = [step for step in steps if _sum(mine[step].values()) != _sum(wanted[step].values())]
@@ -96,7 +93,7 @@ def other_samples(facts: Facts) -> Hint | None:
 
 def not_training(facts: Facts) -> Hint | None:
     """No weight moves in a leg though gradients are there: a learning rate of 0, or an optimizer that is not called
-    (ocannl#523, NVIDIA-NeMo/Automodel#3701)."""
+    (NVIDIA-NeMo/Automodel#3701)."""
     still = []
     for leg in (facts.baseline, facts.candidate):
         records = leg.records
@@ -111,14 +108,13 @@ def not_training(facts: Facts) -> Hint | None:
     return Hint(
         "start",
         f"no weight of {' or of '.join(still)} moves at any sketched step; looks like a learning rate of 0, or an"
-        " optimizer"
-        " that is never called or holds other parameters",
+        " optimizer that is never called or holds other parameters",
     )
 
 
 def not_applied(facts: Facts) -> Hint | None:
-    """Curves that are equal to the last bit though sums are taken in another order (mixle#300,
-    NVIDIA-NeMo/Automodel#2244, #2983). Pipeline stages and experts may leave every sum as it was."""
+    """Curves that are equal to the last bit though sums are taken in another order (NVIDIA-NeMo/Automodel#2244,
+    #2983). Pipeline stages and experts may leave every sum as it was."""
     gap = facts.gap("loss")
     axes = [axis for axis in ("tp", "cp") if facts.size(axis) > 1]
     if facts.passed("layout") or gap is None or gap.steps.size < 2 or not axes:
@@ -131,14 +127,13 @@ def not_applied(facts: Facts) -> Hint | None:
     return Hint(
         "start",
         f"both losses are equal to the last bit at all {plural(gap.steps.size, 'step')}, as sums split by {sizes}"
-        " hardly"
-        " are; looks like the layout is not applied",
+        " hardly are; looks like the layout is not applied",
     )
 
 
 def not_finite(facts: Facts) -> Iterator[Hint]:
-    """NaN or infinity: from which step, in which leg, and whether loss or gradient came first (bigscience#396,
-    huggingface/transformers#48205, pytorch/pytorch#106395)."""
+    """NaN or infinity: from which step, in which leg, and whether loss or gradient came first
+    (bigscience-workshop/Megatron-DeepSpeed#396, huggingface/transformers#48205, pytorch/pytorch#106395)."""
     starts = {leg.name: _first_bad(leg) for leg in (facts.baseline, facts.candidate)}
     bad = {name: found for name, found in starts.items() if found}
     if not bad:

@@ -24,7 +24,7 @@ _STEPS_BEFORE = 9
 
 
 def not_updated(facts: Facts) -> Iterator[Hint]:
-    """A group of parameters that one leg's optimizer leaves as they are (Megatron-LM#6048, #4641)."""
+    """A group of parameters that one leg's optimizer leaves as they are (NVIDIA/Megatron-LM#6048, #4641)."""
     at = facts.updates
     if at is None or facts.differing or not facts.failed("update", "loss", "drift", "grad_norm", "gradients"):
         return
@@ -37,15 +37,14 @@ def not_updated(facts: Facts) -> Iterator[Hint]:
             yield Hint(
                 "updates",
                 f"gradients agree, and {who.told('weights')} are not updated in {lacks} and are in {has}"
-                f" ({who.count}:"
-                f" {who.some}); looks like a parameter group that the optimizer skips, or never got",
+                f" ({who.count}: {who.some}); looks like a parameter group that the optimizer skips, or never got",
                 frozenset(names),
             )
 
 
 def scaled_update(facts: Facts) -> Hint | None:
-    """Every first update is one number times the baseline's: Adam with steps already made (Megatron-LM#5974, #5976,
-    NVIDIA-NeMo/Automodel#3191), clipping by a wrong norm, another learning rate."""
+    """Every first update is one number times the baseline's: Adam with steps already made (NVIDIA/Megatron-LM#5974,
+    #5976, NVIDIA-NeMo/Automodel#3191), clipping by a wrong norm, another learning rate."""
     found = {n: one for n, one in facts.moved_otherwise.items() if 0 < one.ratio < np.inf}
     if facts.differing or not found or facts.update_step != facts.comparison.first_step:
         return None
@@ -57,13 +56,12 @@ def scaled_update(facts: Facts) -> Hint | None:
     who = whose(facts, found)
     text = f"gradients agree, and the first updates are {ratio_text(ratio)} times the baseline's ({who.count})"
     before = _steps_before(facts.candidate.records, ratio)
-    wrong = norm_ratio(facts, facts.candidate)
+    wrong = norm_ratio(facts, facts.candidate) if facts.failed("norm_consistent") else None
     matched = match(ratio, facts.sizes, _NEAR)
     if before:
         text += (
             f", as Adam's bias correction gives after {plural(before, 'step')} already made; looks like the"
-            " optimizer's step"
-            " count is advanced before the first update"
+            " optimizer's step count is advanced before the first update"
         )
     elif wrong is not None and abs(wrong * ratio - 1) <= _NEAR:
         text += f", and the logged norm is {ratio_text(wrong)} times theirs; looks like clipping by a wrong norm"
@@ -102,15 +100,14 @@ def decayed(facts: Facts) -> Hint | None:
         "updates",
         f"gradients agree, and updates are off by the same vector at steps {steps[0]} and {steps[1]} (median cosine"
         f" {median(c for _, _, c in same):.3f}, {number(distance)} relative) in {len(same)} of {len(decaying)}"
-        " parameters with"
-        " weight decay and in none without; looks like weight decay applied twice or not at all",
+        " parameters with weight decay and in none without; looks like weight decay applied twice or not at all",
         frozenset(name for name, _, _ in same),
     )
 
 
 def one_group_moves(facts: Facts) -> Hint | None:
     """Gradients agree, and only some parameters' first updates do not: another optimizer for a group
-    (Megatron-LM#4641)."""
+    (NVIDIA/Megatron-LM#4641)."""
     if facts.differing or not facts.moved_otherwise or facts.updates is None:
         return None
     names = facts.moved_otherwise
@@ -126,8 +123,7 @@ def one_group_moves(facts: Facts) -> Hint | None:
         "updates",
         f"gradients and the first loss agree, and {where} first updates do not ({who.count}; median ratio"
         f" {number(median(o.ratio for o in found))}, cosine {median(o.cosine for o in found):.4f}); looks like an"
-        " optimizer"
-        " setting or state: step count, weight decay, learning rate or moments of these",
+        " optimizer setting or state: step count, weight decay, learning rate or moments of these",
         frozenset(names),
     )
 

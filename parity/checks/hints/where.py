@@ -25,11 +25,9 @@ _ONLY = {
     "experts": "tokens that reach other experts or are dropped, or expert gradients reduced over the wrong ranks",
     "shared experts": "shared experts whose gradients are reduced over the wrong ranks",
     "embeddings": "the embedding or the output head: its tied copies' gradients are not added up, or its vocabulary"
-    " is cut"
-    " wrongly",
+    " is cut wrongly",
     "attention": "attention: heads that are cut wrongly, or keys and values that several ranks share and whose"
-    " gradients are"
-    " not added up",
+    " gradients are not added up",
     "norms": "norms' gradients that are not added up over {ranks}, each of which saw a part of the activations",
     "mlp": "the MLP's cut, or a collective around it",
     "connections": "the residual streams, as they are handed on between layers or stages",
@@ -43,8 +41,8 @@ _FURTHEST = {
 
 
 def no_gradient(facts: Facts) -> Iterator[Hint]:
-    """Parameters that have a gradient in one leg alone: frozen, unused, or outside of the graph
-    (pytorch/torchtitan#1750 and Automodel#3530 re-initialise `param.grad`)."""
+    """Parameters that have a gradient in one leg alone: frozen, unused, or dropped before they are
+    read (NVIDIA-NeMo/Automodel#3530 sets `param.grad` to None)."""
     at = facts.gradients
     if at is None:
         return
@@ -59,16 +57,15 @@ def no_gradient(facts: Facts) -> Iterator[Hint]:
             yield Hint(
                 "gradients",
                 f"{who.told()} {what} in {lacks} and not in {has} ({who.count}: {who.some}); looks like these are"
-                " frozen"
-                " there, or no path leads from them to the loss",
+                " frozen there, or no path leads from them to the loss",
                 frozenset(names),
             )
 
 
 def one_group(facts: Facts) -> Hint | None:
     """Only one group of parameters differs, by no constant: routers (huggingface/transformers#48687,
-    Megatron-LM#3769, #5047, NVIDIA-NeMo/Automodel#3359), tied embeddings (Megatron-LM#844, #656), attention
-    (TransformerEngine#1557, deepspeedai/DeepSpeed#8316), norms (EleutherAI/gpt-neox#1257)."""
+    NVIDIA/Megatron-LM#3769, #5047, NVIDIA-NeMo/Automodel#3359), tied embeddings (NVIDIA/Megatron-LM#844, #656),
+    attention (NVIDIA/TransformerEngine#1557, deepspeedai/DeepSpeed#8316), norms (EleutherAI/gpt-neox#1257)."""
     if not facts.differing or not facts.agreeing:
         return None
     groups = groups_in(facts.differing.values())
@@ -80,9 +77,8 @@ def one_group(facts: Facts) -> Hint | None:
     return Hint(
         "gradients",
         f"only {who.told()} differ ({who.count}; median ratio {number(median(o.ratio for o in found))}, cosine"
-        f" {median(o.cosine for o in found):.4f}), and {plural(len(facts.agreeing), 'other parameter')} agree;"
-        " looks like"
-        f" {_ONLY[group].format(ranks=_ranks(facts, group))}",
+        f" {median(o.cosine for o in found):.4f}), and {plural(len(facts.agreeing), 'other parameter')} agree; looks"
+        f" like {_ONLY[group].format(ranks=_ranks(facts, group))}",
         frozenset(facts.differing),
     )
 
@@ -110,7 +106,7 @@ def furthest_group(facts: Facts) -> Hint | None:
 
 def upstream(facts: Facts) -> Hint | None:
     """All layers up to one differ and all later ones agree: a wrong gradient is handed back there
-    (TransformerEngine#1557, a backward of context parallel attention)."""
+    (NVIDIA/TransformerEngine#1557, a backward of context parallel attention)."""
     if not facts.first_loss_agrees or not facts.differing or not facts.agreeing:
         return None
     wrong = {layer for n in facts.differing if (layer := _layer(n)) is not None}
@@ -123,8 +119,7 @@ def upstream(facts: Facts) -> Hint | None:
     return Hint(
         "gradients",
         f"the first loss agrees, gradients differ up to layer {last} ({who.count}) and agree in all later layers;"
-        " looks"
-        f" like a wrong gradient is handed back {where}",
+        f" looks like a wrong gradient is handed back {where}",
         frozenset(facts.differing),
     )
 
@@ -153,10 +148,8 @@ def part_of_the_batch(facts: Facts) -> Hint | None:
     return Hint(
         "gradients",
         f"the first loss agrees, yet the gradients{on} hold only {number(part)} of the baseline's (median of ratio"
-        " times"
-        f" cosine{about}; median cosine {cosine:.3f}, {whose(facts, facts.differing).count}); looks like only a"
-        " part of the"
-        " batch reaches them, such as one micro-batch's or one rank's samples",
+        f" times cosine{about}; median cosine {cosine:.3f}, {whose(facts, facts.differing).count}); looks like only"
+        " a part of the batch reaches them, such as one micro-batch's or one rank's samples",
         frozenset(facts.differing),
     )
 
