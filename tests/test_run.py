@@ -92,7 +92,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_embedded_suite_leaves_the_run_directory_of_the_design(embedded: Path) -> None:
     found = {str(path.relative_to(embedded)) for path in embedded.rglob("*") if path.is_file()}
     expected = {"result.json", "report.md", "suite.json"}
-    for leg, ranks in (("tp1", 1), ("tp3", 3), ("tp4", 4)):
+    for leg, ranks in (("tp1", 1), ("tp3", 3), ("tp4", 4), ("tp1.perturbed", 1)):
         expected |= {f"legs/{leg}/leg.json"}
         expected |= {f"legs/{leg}/rank-{rank}.{kind}" for rank in range(ranks) for kind in ("log", "jsonl")}
     assert found == expected
@@ -101,6 +101,7 @@ def test_the_embedded_suite_leaves_the_run_directory_of_the_design(embedded: Pat
 def test_the_embedded_suite_passes_every_check_on_every_metric(embedded: Path) -> None:
     comparison = result_of(embedded)["comparisons"][0]
     statuses = {one["check"]: one["status"] for one in comparison["outcomes"]}
+    assert statuses.pop("reference") == "not run"  # the suite has none
     assert set(statuses.values()) == {"pass"}
     curves = {"complete", "finite", "trained", "forward", "loss", "grad_norm", "drift", "control"}
     records = {"initial_state", "same_data", "layout", "norm_consistent", "gradients", "update", "replicas"}
@@ -118,6 +119,128 @@ def test_the_report_has_its_parts_in_order(embedded: Path) -> None:
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert "parity run embedded/tensor-parallel" in text
+
+
+def records_of(folder: Path, leg: str, kind: str, rank: int = 0) -> list[dict[str, Any]]:
+    text = (folder / "legs" / leg / f"rank-{rank}.jsonl").read_text()
+    return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
+
+
+def losses(folder: Path, leg: str) -> list[float]:
+    return [line["loss"] for line in records_of(folder, leg, "step")]
+
+
+def hashes(folder: Path, leg: str) -> list[str]:
+    (model,) = records_of(folder, leg, "model")
+    return [part["hash"] for part in model["parameters"]]
+
+
+def test_the_perturbed_leg_of_the_embedded_suite_is_the_baseline_with_its_weights_moved(embedded: Path) -> None:
+    comparison = result_of(embedded)["comparisons"][0]
+    assert (comparison["controls"], comparison["perturbed"]) == (["tp4"], ["tp1.perturbed"])
+    plain, moved = (records_of(embedded, leg, "start")[0]["environment"] for leg in ("tp1", "tp1.perturbed"))
+    assert moved == {**plain, "perturbed": 1}
+    pairs = list(zip(hashes(embedded, "tp1"), hashes(embedded, "tp1.perturbed"), strict=True))
+    assert len(pairs) == 25
+    assert all(a != b for a, b in pairs)
+    gaps = [abs(a / b - 1) for a, b in zip(losses(embedded, "tp1"), losses(embedded, "tp1.perturbed"), strict=True)]
+    assert 0 < max(gaps) < 1e-4
+    # A snapshot is read as it was written: nothing is made twice.
+    assert list(json.loads((embedded / "suite.json").read_text())["suite"]["legs"]) == [
+        "tp1", "tp3", "tp4", "tp1.perturbed",
+    ]  # fmt: skip
+
+
+def test_every_kind_of_floor_leg_runs_and_one_can_be_run_again(tmp_path: Path) -> None:
+    content = {
+        "name": "floors",
+        "steps": 4,
+        "trainer": {"embedded": "qwen3"},
+        "legs": {"tp1": {}, "tp2": {"layout": {"tp": 2}}},
+        "floor": {"repeat": 1, "perturbed": 2, "reference": 1},
+        "compare": [{"baseline": "tp1", "candidate": "tp2"}],
+    }
+    (tmp_path / "parity.yml").write_text(yaml.safe_dump(content, sort_keys=False))
+    made = ["tp1.repeat", "tp1.perturbed", "tp1.perturbed-2", "tp1.reference"]
+    said = parity("validate", cwd=tmp_path).stdout
+    assert "6 legs" in said
+    assert all(f"\n  {name}: one rank, 1 rank\n" in said for name in made)
+    done = parity("run", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "out"
+    (comparison,) = result_of(out)["comparisons"]
+    assert comparison["repeats"] == made[:1]
+    assert comparison["perturbed"] == made[1:3]
+    assert comparison["reference"] == made[3]
+    assert losses(out, "tp1.repeat") == losses(out, "tp1")
+    assert len({*hashes(out, "tp1"), *hashes(out, "tp1.perturbed"), *hashes(out, "tp1.perturbed-2")}) == 75
+    assert losses(out, "tp1.perturbed") != losses(out, "tp1.perturbed-2")
+    environment = records_of(out, "tp1.reference", "start")[0]["environment"]
+    assert environment["dtype"] == "fp64"
+    assert all(abs(a / b - 1) < 1e-5 for a, b in zip(losses(out, "tp1.reference"), losses(out, "tp1"), strict=True))
+    before = losses(out, "tp1.perturbed-2")
+    done = parity("run", "--only", "tp1.perturbed-2", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tp1.perturbed-2: finished" in done.stdout
+    assert "tp1: finished" not in done.stdout
+    assert losses(out, "tp1.perturbed-2") == before
+    done = parity("run", "--only", "tp1.perturbed-3", "--out", "out", cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+RECORDED = """\
+import sys
+import torch
+from parity.record import Recorder
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+recorder = Recorder.from_env()
+recorder.start(*((model, optimizer) if sys.argv[1] == "model" else ()))
+for step in range(6):
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(step))
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    recorder.step(step, loss=loss, grad_norm=norm, lr=1e-2)
+recorder.end(6)
+"""
+
+
+@pytest.mark.parametrize("given", ["model", "nothing"])
+def test_a_perturbed_leg_of_a_command_is_moved_by_the_recorder_or_does_not_start(tmp_path: Path, given: str) -> None:
+    (tmp_path / "recorded.py").write_text(RECORDED)
+    run = {"command": f"{sys.executable} recorded.py {given}"}
+    legs = {"a": run, "b": {**run, "env": {"B": 1}}}
+    path = suite(tmp_path, legs, steps=6, floor="perturbed", source=None)
+    done = parity("run", path, "--out", tmp_path / "out")
+    if given == "nothing":
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "a.perturbed failed: " in done.stdout
+        assert "start: no model; a perturbed leg (PARITY_PERTURB) needs start(model, ...)" in done.stdout
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert result_of(tmp_path / "out")["comparisons"][0]["perturbed"] == ["a.perturbed"]
+    assert losses(tmp_path / "out", "a.perturbed") != losses(tmp_path / "out", "a") == losses(tmp_path / "out", "b")
+
+
+def test_a_trainer_without_a_recorder_is_not_taken_for_perturbed(tmp_path: Path) -> None:
+    done = parity("run", suite(tmp_path, {"tp1": {}, "tp3": {}}, floor="perturbed"), "--out", tmp_path / "out")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "tp1.perturbed was not perturbed: its recorder is too old or start() got no model" in done.stdout
+
+
+def test_a_shell_that_would_move_every_leg_is_refused(tmp_path: Path) -> None:
+    path = suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}}})
+    done = parity("run", path, "--out", tmp_path / "out", PARITY_PERTURB="1")
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        ["PARITY_PERTURB: is set here, and would move the weights of every leg: unset it"],
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_moved_run_directory_can_be_judged_again(embedded: Path, tmp_path: Path) -> None:
@@ -341,7 +464,10 @@ def test_a_signal_ends_every_rank_and_keeps_what_was_computed(tmp_path: Path, si
     assert not alive
     assert len(gone) == len(family)
     result = result_of(tmp_path / "out")
-    assert {leg["status"] for leg in result["legs"]} == {"interrupted"}
+    statuses = {leg["name"]: leg["status"] for leg in result["legs"]}
+    # On two cores the last one waits for the others' places.
+    assert statuses.pop("tp1.perturbed") in ("interrupted", "not started")
+    assert set(statuses.values()) == {"interrupted"}
     assert "interrupted" in said
 
 

@@ -64,8 +64,8 @@ def test_every_recipe_is_valid(path: Path) -> None:
 def test_the_embedded_suite_reads_as_documented() -> None:
     suite = load(EMBEDDED)
     assert (suite.name, suite.steps) == ("uneven-tensor-parallel", 40)
-    assert [leg.ranks for leg in suite.legs.values()] == [1, 3, 4]
-    assert suite.compare[0].control == ("tp4",)
+    assert {name: leg.ranks for name, leg in suite.legs.items()} == {"tp1": 1, "tp3": 3, "tp4": 4, "tp1.perturbed": 1}
+    assert (suite.compare[0].control, suite.compare[0].perturbed) == (("tp4",), ("tp1.perturbed",))
 
 
 def test_a_leg_s_trainer_options_override_the_suite_s(tmp_path: Path) -> None:
