@@ -401,6 +401,14 @@ def later_layers_agree(of: Pair) -> None:
     gradients(of, shaken(0.3, ["embed.weight", *LAYER_0]))
 
 
+def c2_bf16(of: Pair) -> None:
+    def bf16(value: NDArray[np.float64]) -> NDArray[np.float64]:
+        mantissa, exponent = np.frexp(value)
+        return np.asarray(np.ldexp(np.round(mantissa * 256) / 256, exponent))
+
+    gradients(of, {name: bf16(value) for name, value in MODEL.items()})
+
+
 def c3_nan(of: Pair) -> None:
     of.curves = {name: np.where(np.arange(20) < 3, values, np.nan) for name, values in of.curves.items()}
 
@@ -465,6 +473,7 @@ def c3_nan(of: Pair) -> None:
         ("ep2", frozen_in_one, ["experts' gradients are zero in ep2 and not in base", "frozen"]),
         ("ep2", only_in_candidate, ["router's gradients are zero in base and not in ep2"]),
         ("pp2", later_layers_agree, ["gradients differ up to layer 0", "between layers 0 and 1"]),
+        ("dp2", c2_bf16, ["all gradients are 0.00", "everywhere alike", "rounded to bf16"]),
         ("tp2", c3_nan, ["values of tp2 are NaN or infinite from step 3 on", "those of base never are"]),
     ],
 )
@@ -540,6 +549,14 @@ def test_what_is_no_ratio_matches_no_size(ratio: float) -> None:
 def test_a_size_that_the_baseline_shares_is_the_last_to_be_named() -> None:
     found = match(2.0, [Size("dp", 2, shared=True), Size("tp", 2)], 1e-3, ("dp", "tp"))
     assert str(found) == "tp = 2, like dp"
+
+
+def test_curves_that_part_after_equal_steps_may_be_rounding_s_doing() -> None:
+    drawn = pair("tp2")
+    drawn.curves["loss"] = LOSS * (1 + 1e-3 * (np.arange(20) > 10))
+    told = drawn.said()
+    assert len(told) == 1
+    assert "the curves part later; looks like rounding that training amplifies, or state" in told[0]
 
 
 # Records that say less.

@@ -38,6 +38,7 @@ _FINDERS: tuple[_Finder, ...] = (
     losses.offset,
     updates.decayed,
     where.part_of_the_batch,
+    where.rounded,
     where.furthest_group,
     reduced.replicated_only,
     where.one_group,

@@ -155,7 +155,8 @@ def elsewhere(facts: Facts) -> Hint | None:
     buffers = list(facts.records.buffer_holders) if facts.records is not None else []
     moved = [name for name in buffers if "bias" in name or "load" in name] or buffers
     what = f", such as {moved[0]}" if moved else ", such as a routing bias, or random numbers"
-    return Hint("updates", f"{text}; looks like state that is no parameter{what}, is updated otherwise")
+    rounding = "" if wrong else "rounding that training amplifies, or "
+    return Hint("updates", f"{text}; looks like {rounding}state that is no parameter{what}, and is updated otherwise")
 
 
 def _ratios(facts: Facts, names: Mapping[str, Apart]) -> dict[str, float]:

@@ -10,12 +10,16 @@ from parity.checks.hints.sizes import match
 from parity.checks.hints.whose import is_bias, whose
 from parity.checks.words import number, plural
 
-__all__ = ["furthest_group", "no_gradient", "one_group", "part_of_the_batch", "upstream"]
+__all__ = ["furthest_group", "no_gradient", "one_group", "part_of_the_batch", "rounded", "upstream"]
 
 # A group is furthest out where its median distance is so many times that of every other group.
 _STANDS_OUT = 4.0
 # What is left of a gradient that lacks some of its addends varies from parameter to parameter.
 _ABOUT = 0.15
+
+# Gradients rounded to bf16 once are 1.2e-3 to 2.1e-3 apart per parameter, and rounded and added up over two ranks
+# 2.1e-3 to 3.4e-3, as measured in the embedded trainer; the rounding of a normal float is at most 2^-9 of it.
+_BF16 = (8e-4, 6e-3)
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)\.(\d+)\.")
 
@@ -60,6 +64,26 @@ def no_gradient(facts: Facts) -> Iterator[Hint]:
                 " frozen there, or no path leads from them to the loss",
                 frozenset(names),
             )
+
+
+def rounded(facts: Facts) -> Hint | None:
+    """Gradients that are apart by what rounding to bf16 leaves, everywhere alike: they are accumulated or reduced in
+    it (ISEEKYAN/Megatron-LM#149, NVIDIA/Megatron-LM#3067)."""
+    found = list(facts.differing.values())
+    if not found or not facts.first_loss_agrees or facts.comparison.profile.epsilon > 1e-4:
+        return None
+    distances = np.array([one.distance for one in found])
+    low, high = np.percentile(distances, [5, 95]).tolist()
+    if not _BF16[0] <= low <= high <= _BF16[1] or high > 4 * low or any(abs(o.ratio - 1) > 2e-3 for o in found):
+        return None
+    who = whose(facts, facts.differing)
+    return Hint(
+        "gradients",
+        f"the first loss agrees, and {who.told()} are {number(median(distances))} apart in the median, everywhere"
+        f" alike ({number(low)} to {number(high)}, ratio {median(o.ratio for o in found):.4f}, {who.count}); looks"
+        " like they are rounded to bf16, such as in a reduction",
+        frozenset(facts.differing),
+    )
 
 
 def one_group(facts: Facts) -> Hint | None:
