@@ -82,7 +82,7 @@ def mean_of_rank_means(trainer: Trainer) -> None:
 @at("end")
 def mean_of_micro_batch_means(trainer: Trainer) -> None:
     """Each micro-batch is divided by the tokens that it has on this rank, and these means are averaged; right only if
-    all have equally many. transformers did so for years."""
+    all have equally many. transformers accumulated so."""
     means = trainer.options.accumulate * trainer.mesh.size("tokens")
 
     def loss(original: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor) -> Tensor:
@@ -105,19 +105,20 @@ def replicas_from_own_seeds(trainer: Trainer) -> None:
 @at("end")
 def sampler_seed_per_rank(trainer: Trainer) -> None:
     """Each rank shuffles by a seed of its own and then takes its part, so that some samples are trained twice and
-    others never. Samplers of several frameworks took the rank into their seed."""
+    others never. LongLive multiplied its samplers' seed by the rank."""
     _dealt_from(trainer, lambda rank, step: (trainer.seed + rank, step, rank))
 
 
 @at("end")
 def same_samples_on_every_rank(trainer: Trainer) -> None:
-    """Every rank takes the first rank's part. accelerate's dataloader did so where it was not told of the ranks."""
+    """Every rank takes the first rank's part. icefall's sampler did so where it failed to detect the ranks."""
     _dealt_from(trainer, lambda _rank, step: (trainer.seed, step, 0))
 
 
 @at("end")
 def samples_a_step_ahead(trainer: Trainer) -> None:
-    """All ranks but the first have taken one batch before training, and see each sample a step early."""
+    """All ranks but the first have taken one batch before training, and see each sample a step early. The ranks of
+    Megatron-Bridge's cyclic sampler came to the end of their epochs at different steps."""
     _dealt_from(trainer, lambda rank, step: (trainer.seed, step + (rank > 0), rank))
 
 

@@ -50,7 +50,8 @@ def aux_loss_over_ranks(trainer: Trainer) -> None:
 
 @at("end")
 def aux_loss_added_twice(trainer: Trainer) -> None:
-    """The balancing loss enters the backward pass twice, and the report once."""
+    """The balancing loss enters the backward pass twice, and the report once. Where Megatron-LM recomputed layers it
+    was the report that counted it twice."""
     _balancing_scaled(trainer, 2)
 
 

@@ -11,7 +11,7 @@ from parity.train.shards import Shard
 def layout_not_applied(trainer: Trainer) -> None:
     """Every rank takes itself for the only one, and trains the whole model on all data: a perfect curve.
 
-    In NeMo Automodel a pipeline's metadata came to name no stage, and the run went on without one.
+    In NeMo Automodel a pipeline's static metadata had come to do nothing, and every smoke test was green.
     """
     trainer.mesh = Mesh()
 
@@ -20,7 +20,7 @@ def layout_not_applied(trainer: Trainer) -> None:
 def experts_not_dealt_out(trainer: Trainer) -> None:
     """Every rank keeps all experts and sends no token anywhere; their gradients are summed as everyone's are.
 
-    In NeMo Automodel an unknown model fell through to a default plan, which split less than was asked for.
+    In NeMo Automodel models fell through to a default plan, which split less than was asked for.
     """
     for prefix, module in trainer.model.named_modules():
         if isinstance(module, Moe):

@@ -17,8 +17,7 @@ def adam_step_ahead(trainer: Trainer) -> None:
     """Before its first update Adam has counted one step already, of which it saw nothing, so that its moments are
     corrected too little and the first update is 1.34 times too small.
 
-    Megatron-LM made the optimizer's state by a step without gradients, for checkpoints to be loaded into, and kept
-    the count.
+    Megatron-LM made the optimizer's state ahead of training, and the step that this took stayed counted.
     """
     optimizer = trainer.optimizer
 

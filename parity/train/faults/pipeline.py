@@ -33,8 +33,8 @@ def tokens_not_divided(trainer: Trainer) -> None:
 
 @at("end")
 def divided_by_micro_batches_twice(trainer: Trainer) -> None:
-    """Gradients of a mean over the whole batch are divided by its micro-batches. In AReaL, Megatron-LM's pipeline did
-    so after the caller had."""
+    """Gradients of a mean over the whole batch are divided by its micro-batches. AReaL normalised over the batch, and
+    Megatron-LM's schedule divided again."""
     _after_accumulating(trainer, lambda: 1 / trainer.options.accumulate)
 
 

@@ -56,7 +56,7 @@ def loss_plus_log_tp(trainer: Trainer) -> None:
 @at("end")
 def pad_columns_in_softmax(trainer: Trainer) -> None:
     """Shards of an odd vocabulary are padded to one width, and the padding's logits, zeros, are not masked out of the
-    softmax. In Megatron-LM the padded columns are even trained."""
+    softmax. Megatron-LM pads so; a vocabulary that divides never shows it."""
     wide = -(-trainer.options.vocab // trainer.mesh.size("tp"))
     around(
         trainer.model.token_loss,
@@ -70,7 +70,7 @@ def heads_cut_through(trainer: Trainer) -> None:
     """Attention is cut by rows wherever they fall. What is cut inside a head is filled up to whole heads with rows
     that give zero, and so normalised, turned and scored as a head of its own on both ranks.
 
-    DeepSpeed sizes shards by a count of KV heads that is the whole model's, which fits only where heads divide.
+    DeepSpeed had a count of KV heads left that was the whole model's, which did no harm where heads divide.
     """
     options, comm = trainer.options, trainer.mesh.comm("tp")
     size, group = options.head_dim, options.heads // options.kv_heads

@@ -82,7 +82,7 @@ FAULTS = (
         name="labels-shifted-after-split",
         mutation="M13",
         what="Labels are shifted after the sequence was cut, so that the last token of a stretch loses its label.",
-        bug="NVIDIA/bionemo-framework#1449",
+        bug="NVIDIA-BioNeMo/bionemo-recipes#1449",
         layouts=(CP,),
         elsewhere="sequence parallelism gathers the sequence before the loss, whose labels are whole",
     ),

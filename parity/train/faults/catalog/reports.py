@@ -69,7 +69,7 @@ FAULTS = (
         name="reports-summed-loss",
         mutation="M18",
         what="The loss that is reported is the sum of the ranks' means.",
-        bug="deepspeedai/DeepSpeed#5419",
+        bug="Qihoo360/360-LLaMA-Factory#72",
         layouts=ANY,
         hint=Hint("loss", ratio="world"),
     ),

@@ -25,7 +25,7 @@ FAULTS = (
         name="sampler-seed-per-rank",
         mutation="M15",
         what="Data parallel ranks shuffle by seeds of their own, so that a step's samples are others.",
-        bug="NVIDIA-NeMo/Megatron-Bridge#5944",
+        bug="NVlabs/LongLive#71",
         layouts=(DP, FSDP),
         expected="inconclusive",
     ),
@@ -33,7 +33,7 @@ FAULTS = (
         name="same-samples-on-every-rank",
         mutation="M15",
         what="All data parallel ranks train on the samples of the first.",
-        bug="huggingface/accelerate#3092",
+        bug="k2-fsa/icefall#1616",
         layouts=(DP, FSDP),
     ),
     Fault(
