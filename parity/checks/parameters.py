@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.groups import group_of
@@ -108,32 +107,25 @@ def _measure(comparison: Comparison, leg: Leg, kind: str, step: int) -> StepApar
     assert other is not None
     left, right = baseline.sketches(kind, step), other.sketches(kind, step)
     norms, other_norms = baseline.norms(kind, step), other.norms(kind, step)
+    names = [name for name in left if name in right]
+    a, b = (np.array([one[name] for name in names]).reshape(len(names), -1) for one in (left, right))
+    mine, theirs = (np.array([one[name] for name in names]) for one in (norms, other_norms))
     total = float(np.sqrt(sum(norm**2 for norm in norms.values())))
-    parameters = {}
-    for name in left:
-        if name not in right:
-            continue
-        scale = max(norms[name], _LEAST_SCALE * total, float(np.finfo(np.float64).tiny))
-        square = float(np.sum((right[name] - left[name]) ** 2))
-        parameters[name] = Apart(
-            name=name,
-            group=group_of(name, left.keys()),
-            distance=float(np.sqrt(square)) / scale,
-            ratio=other_norms[name] / norms[name] if norms[name] else (1.0 if not other_norms[name] else np.inf),
-            cosine=_cosine(left[name], right[name]),
-            square=square,
-            norm=norms[name],
-            scale=scale,
-        )
-    error = sum(one.square for one in parameters.values())
+    scales = np.maximum(mine, max(_LEAST_SCALE * total, float(np.finfo(np.float64).tiny)))
+    squares = np.sum((b - a) ** 2, axis=1)
+    sizes = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosines = np.where(sizes > 0, np.clip(np.sum(a * b, axis=1) / sizes, -1.0, 1.0), 1.0)
+        ratios = np.where(mine > 0, theirs / mine, np.where(theirs > 0, np.inf, 1.0))
+    groups = comparison.once(("groups",), lambda: {name: group_of(name, left.keys()) for name in left})
+    rows = zip(names, np.sqrt(squares) / scales, ratios, cosines, squares, mine, scales, strict=True)
+    parameters = {
+        name: Apart(name, groups.get(name) or group_of(name, left.keys()), *map(float, numbers))
+        for name, *numbers in rows
+    }
     return StepApart(
         parameters=parameters,
         missing=tuple(sorted(left.keys() - right)),
         extra=tuple(sorted(right.keys() - left)),
-        distance=float(np.sqrt(error)) / total if total else 0.0,
+        distance=float(np.sqrt(squares.sum())) / total if total else 0.0,
     )
-
-
-def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(np.clip(np.dot(a, b) / size, -1.0, 1.0)) if size else 1.0

@@ -1,7 +1,7 @@
 """What the recorder left beyond curves: the parts that each rank holds, and their fingerprints. Pure."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -200,28 +200,53 @@ class LegRecords:
 
     def norms(self, kind: str, step: int) -> dict[str, float]:
         """L2 norm of each whole parameter's gradient or update; parameters without one are left out."""
-        found = {}
-        for name, holders in self.distinct.items():
-            parts = [
-                _taken(rank, kind)[step].norms[rank.index[name]] for rank, _ in holders if step in _taken(rank, kind)
-            ]
-            if len(parts) == len(holders) and not np.isnan(parts).all():
-                found[name] = float(np.sqrt(np.nansum(np.square(parts))))
-        return found
+        total, there, absent = self._summed(kind, step, lambda one: np.square(one.norms))
+        kept = (there == self._parts) & (absent < self._parts)
+        return {
+            name: float(value) for name, value, keep in zip(self.distinct, np.sqrt(total), kept, strict=True) if keep
+        }
 
     def sketches(self, kind: str, step: int) -> dict[str, NDArray[np.float64]]:
         """Sketch of each whole parameter's gradient or update: the sum of its parts', float64 (64,)."""
-        found = {}
-        for name, holders in self.distinct.items():
-            parts = []
+        total, there, absent = self._summed(kind, step, lambda one: one.sketch)
+        kept = (there == self._parts) & (absent == 0) & (self._parts > 0)
+        return {name: value for name, value, keep in zip(self.distinct, total, kept, strict=True) if keep}
+
+    @cached_property
+    def _rows(self) -> Mapping[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """By rank: which of `distinct` each of its parts belongs to, and the part's row in the rank's arrays."""
+        pairs: dict[int, tuple[list[int], list[int]]] = {}
+        for at, (name, holders) in enumerate(self.distinct.items()):
             for rank, _ in holders:
-                taken = _taken(rank, kind).get(step)
-                if taken is None or taken.sketch is None or np.isnan(taken.norms[rank.index[name]]):
-                    break
-                parts.append(taken.sketch[rank.index[name]])
-            else:
-                found[name] = np.sum(parts, axis=0)
-        return found
+                whose, rows = pairs.setdefault(id(rank), ([], []))
+                whose.append(at)
+                rows.append(rank.index[name])
+        return {key: (np.array(whose), np.array(rows)) for key, (whose, rows) in pairs.items()}
+
+    @cached_property
+    def _parts(self) -> NDArray[np.int64]:
+        """Of how many parts each of `distinct` is the sum: int64."""
+        return np.array([len(holders) for holders in self.distinct.values()], dtype=np.int64)
+
+    def _summed(
+        self, kind: str, step: int, of: Callable[[Fingerprints], NDArray[np.float64] | None]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """For each of `distinct`: the sum over its parts that had a gradient or update, float64; how many parts the
+        step has, and how many of them had none, int64."""
+        total, there = None, np.zeros(len(self._parts), dtype=np.int64)
+        absent = np.zeros(len(self._parts), dtype=np.int64)
+        for rank in self.ranks:
+            taken = _taken(rank, kind).get(step)
+            values = None if taken is None else of(taken)
+            if taken is None or values is None or id(rank) not in self._rows:
+                continue
+            whose, rows = self._rows[id(rank)]
+            none = np.isnan(taken.norms[rows])
+            total = np.zeros((len(self._parts), *values.shape[1:])) if total is None else total
+            np.add.at(total, whose[~none], values[rows[~none]])
+            np.add.at(there, whose, 1)
+            np.add.at(absent, whose[none], 1)
+        return np.zeros(len(self._parts)) if total is None else total, there, absent
 
 
 def _taken(rank: RankRecord, kind: str) -> Mapping[int, Fingerprints]:
