@@ -1,7 +1,9 @@
 """Does the logged gradient norm equal the norm of the gradients, and is it the same on every rank?"""
 
+import math
+
 from parity.checks.comparison import Comparison, Leg
-from parity.checks.outcome import Kind, Outcome, Status
+from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.words import number, plural
 
 __all__ = ["check"]
@@ -18,15 +20,17 @@ def check(comparison: Comparison) -> Outcome:
         return Outcome("norm_consistent", Kind.PARITY, Status.NOT_RUN, reason, required=False)
     problems: list[str] = []
     clipped: list[str] = []
-    worst = 0.0
+    rtol = comparison.profile.norm_rtol
+    gaps: dict[tuple[str, int], float] = {}
     for leg in legs:
-        differing = _across_ranks(leg, comparison.profile.norm_rtol)
-        recomputed, after_clipping, largest = _recomputed(leg, comparison.profile.norm_rtol)
+        differing = _across_ranks(leg, rtol)
+        recomputed, after_clipping, found = _recomputed(leg, rtol)
         problems += differing + recomputed
         clipped += after_clipping
-        worst = max(worst, largest)
+        gaps |= {(leg.name, step): gap for step, gap in found.items()}
+    worst = max(gaps.values(), default=0.0)
     if problems:
-        return Outcome("norm_consistent", Kind.PARITY, Status.FAIL, "; ".join(problems))
+        return Outcome("norm_consistent", Kind.PARITY, Status.FAIL, "; ".join(problems), gaps=_numbers(gaps, rtol))
     if clipped:
         return Outcome("norm_consistent", Kind.PARITY, Status.NOT_RUN, "; ".join(clipped))
     counts = ", ".join(
@@ -35,6 +39,25 @@ def check(comparison: Comparison) -> Outcome:
     reason = f"logged and recomputed norms differ by at most {number(worst)} relative, on every rank alike ({counts})"
     warnings = tuple(warning for leg in legs for warning in _rank_losses(leg))
     return Outcome("norm_consistent", Kind.PARITY, Status.PASS, reason, warnings=warnings)
+
+
+def _numbers(gaps: dict[tuple[str, int], float], rtol: float) -> tuple[MetricGap, ...]:
+    """How far logged norms are from recomputed ones, over all legs."""
+    if not gaps:
+        return ()
+    (_, step), worst = max(gaps.items(), key=lambda item: item[1])
+    over = sorted(at for (_, at), gap in gaps.items() if gap > rtol)
+    return (
+        MetricGap(
+            metric="grad_norm",
+            worst=worst,
+            worst_step=step,
+            allowed=rtol,
+            times_allowed=worst / rtol,
+            steps_over=len(set(over)),
+            first_over=over[0] if over else None,
+        ),
+    )
 
 
 def _usable(leg: Leg) -> bool:
@@ -57,7 +80,9 @@ def _across_ranks(leg: Leg, rtol: float) -> list[str]:
     for step, norm in sorted(first.grad_norms.items()):
         for rank in logged[1:]:
             other = rank.grad_norms.get(step)
-            if other is not None and not abs(other - norm) <= rtol * abs(norm):
+            if other is None or not (math.isfinite(norm) or math.isfinite(other)):
+                continue  # that neither is finite is for the check of that name to say
+            if not abs(other - norm) <= rtol * abs(norm):
                 return [
                     f"{leg.name}: rank {rank.rank} logs a gradient norm of {number(other)} at step {step},"
                     f" rank {first.rank} {number(norm)}"
@@ -65,17 +90,17 @@ def _across_ranks(leg: Leg, rtol: float) -> list[str]:
     return []
 
 
-def _recomputed(leg: Leg, rtol: float) -> tuple[list[str], list[str], float]:
-    """Steps whose logged norm is not that of the gradients; the same where clipping explains it; the largest gap."""
+def _recomputed(leg: Leg, rtol: float) -> tuple[list[str], list[str], dict[int, float]]:
+    """Steps whose logged norm is not that of the gradients; the same where clipping explains it; every step's gap."""
     assert leg.records is not None
     logged = leg.records.ranks[0].grad_norms
-    wrong, clipped, worst = [], [], 0.0
+    wrong, clipped, gaps = [], [], {}
     for step in _steps(leg):
-        if step not in logged:
+        if not math.isfinite(logged.get(step, math.nan)):
             continue
         norm = sum(one**2 for one in leg.records.norms("gradients", step).values()) ** 0.5
         gap = abs(logged[step] - norm) / norm if norm else float(logged[step] != 0)
-        worst = max(worst, gap)
+        gaps[step] = gap
         if gap <= rtol:
             continue
         read = leg.records.ranks[0].gradients[step].read
@@ -96,7 +121,7 @@ def _recomputed(leg: Leg, rtol: float) -> tuple[list[str], list[str], float]:
             f"{leg.name}: gradients were read after clipping ({plural(len(clipped), 'step')}): call"
             " recorder.gradients() before it"
         )
-    return problems, unclear, worst
+    return problems, unclear, gaps
 
 
 def _rank_losses(leg: Leg) -> list[str]:

@@ -135,15 +135,13 @@ def _clean_run(seed: int, result: ComparisonResult) -> CleanRun:
 
 
 def _finding(outcome: OutcomeResult) -> Finding:
-    if outcome.parameters:
-        worst = outcome.parameters[0]
-        times = worst.distance / worst.allowed if worst.allowed else None
-        return Finding(check=outcome.check, what=worst.name, step=worst.step, times_allowed=times)
     gap = max(outcome.gaps, key=lambda gap: gap.times_allowed or 0.0, default=None)
     if gap is None:
         return Finding(check=outcome.check)
     step = gap.worst_step if gap.first_over is None else gap.first_over
-    return Finding(check=outcome.check, what=gap.metric, step=step, times_allowed=gap.times_allowed)
+    worst = next((one for one in outcome.parameters if gap.metric in ("gradients", "updates")), None)
+    what = gap.metric if worst is None else worst.name
+    return Finding(check=outcome.check, what=what, step=step, times_allowed=gap.times_allowed)
 
 
 def _environment(result: Result) -> dict[str, str]:
