@@ -8,10 +8,22 @@ from numpy.typing import NDArray
 from parity.checks import run_checks
 from parity.checks.allowance import allowance
 from parity.checks.comparison import Comparison, Gap, Leg, named_steps
+from parity.checks.hints import hints, reporting_bug
 from parity.checks.noise import horizon, noise_floor
+from parity.checks.sensitivity import describe, sensitivity, warnings
 from parity.checks.verdict import deciding, of_outcomes, summary
 from parity.checks.within import measure
-from parity.result import Chart, ComparisonResult, GapResult, MetricResult, OutcomeResult, ParameterResult, Row
+from parity.result import (
+    Chart,
+    ComparisonResult,
+    GapResult,
+    LeastResult,
+    MetricResult,
+    OutcomeResult,
+    ParameterResult,
+    Row,
+    SensitivityResult,
+)
 
 __all__ = ["compare"]
 
@@ -27,6 +39,8 @@ _BUCKETS = 60
 def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResult:
     """Run every check and gather the diagnostics."""
     outcomes = run_checks(comparison)
+    reporting = reporting_bug(comparison, outcomes)
+    told = summary(comparison, outcomes)
     return ComparisonResult(
         baseline=comparison.baseline.name,
         candidate=comparison.candidate.name,
@@ -39,7 +53,10 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
         profile_reason=profile_reason,
         k=comparison.k,
         verdict=of_outcomes(outcomes).value,
-        summary=summary(comparison, outcomes),
+        summary=f"{told.rstrip('.')}; {reporting}." if reporting else told,
+        hints=list(hints(comparison, outcomes)),
+        sensitivity=_sensitivity(comparison),
+        warnings=list(warnings(comparison)),
         deciding=[outcome.check for outcome in deciding(outcomes)],
         outcomes=[
             OutcomeResult(
@@ -58,6 +75,16 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
         metrics=[
             _metric(comparison, gap) for name in comparison.metrics() if (gap := comparison.gap(name)) is not None
         ],
+    )
+
+
+def _sensitivity(comparison: Comparison) -> SensitivityResult:
+    found = sensitivity(comparison)
+    return SensitivityResult(
+        line=describe(found),
+        gradient_factor=LeastResult(**asdict(found.gradient_factor)),
+        group_factors={group: LeastResult(**asdict(one)) for group, one in found.group_factors.items()},
+        loss_offset=LeastResult(**asdict(found.loss_offset)),
     )
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "Chart",
     "ComparisonResult",
     "GapResult",
+    "LeastResult",
     "LegResult",
     "MetricResult",
     "Model",
@@ -25,6 +26,7 @@ __all__ = [
     "ParameterResult",
     "Result",
     "Row",
+    "SensitivityResult",
     "VerdictName",
     "now",
     "read_result",
@@ -161,6 +163,24 @@ class OutcomeResult(Model):
     shares: dict[str, Number] = Field(default={}, description="By group, its part of the squared error.")
 
 
+class LeastResult(Model):
+    """The smallest change that a comparison would have caught, whichever way it went."""
+
+    size: Number | None = Field(description="0 if it is beyond what is allowed as it is; none if no size is caught.")
+    check: str = ""
+    step: int | None = None
+    reason: str = ""
+
+
+class SensitivityResult(Model):
+    """What a comparison would have caught, by its curves and sketches."""
+
+    line: str
+    gradient_factor: LeastResult = Field(description="e: all gradients times 1 + e or 1 - e.")
+    group_factors: dict[str, LeastResult] = Field(default={}, description="The same for one group of parameters.")
+    loss_offset: LeastResult = Field(description="Absolute.")
+
+
 class ComparisonResult(Model):
     """One comparison: who, under which rules, and what came out."""
 
@@ -178,6 +198,10 @@ class ComparisonResult(Model):
     summary: str
     deciding: list[str] = Field(default=[], description="The checks that make the verdict, the most telling first.")
     hints: list[str] = Field(default=[], description="What the difference looks like.")
+    sensitivity: SensitivityResult | None = None
+    warnings: list[str] = Field(
+        default=[], description="Bounds that say little, being far wider or finer than sense."
+    )
     outcomes: list[OutcomeResult] = []
     metrics: list[MetricResult] = []
 

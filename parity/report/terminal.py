@@ -77,6 +77,8 @@ def _comparison(comparison: ComparisonResult) -> RenderableType:
         title += f", control {', '.join(comparison.controls)}"
     parts: list[RenderableType] = [Text(title, style="bold"), _checks(comparison)]
     parts += [Text(f"  {line}") for outcome in comparison.outcomes for line in _remarks(outcome)]
+    parts += [Text(f"  🔎 {hint}", style="bold") for hint in comparison.hints]
+    parts += [Text(f"  {comparison.sensitivity.line}", style="dim")] if comparison.sensitivity else []
     parts += [_worst(comparison, metric) for metric in comparison.metrics if metric.window]
     parts += [_parameters(one) for one in comparison.outcomes if one.status == "fail" and one.parameters]
     return Group(*parts, Text(""))
