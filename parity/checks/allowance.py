@@ -79,7 +79,7 @@ def allowance(comparison: Comparison, gap: Gap) -> Allowance:
             noise = np.maximum(comparison.k * floor, gap.spacing)
             # Before any update nothing amplifies one ulp, so a perturbed leg far out there is none.
             noise = np.where(updates <= 0, np.minimum(noise, DOUBT * own), noise)
-            allowed = ceiling = noise
+            allowed = ceiling = np.maximum(noise, own) if comparison.profile.stands else noise
             judged = (updates <= 0) | (gap.steps <= horizon(comparison, gap.metric))
         elif floor is not None:
             noise = np.where(updates <= 0, 0.0, comparison.k * floor)

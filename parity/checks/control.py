@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from parity.checks.allowance import MOST_WIDENING, control_beyond
+from parity.checks.allowance import MOST_WIDENING, allowance, control_beyond
 from parity.checks.comparison import Comparison, Gap
 from parity.checks.noise import CONTROL_LIMIT, Carried, carried, horizon, noise_floor
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.within import attribution, measure
 from parity.checks.words import number
 
-__all__ = ["check"]
+__all__ = ["allowed_by_noise", "check"]
 
 
 def check(comparison: Comparison) -> Outcome:
@@ -33,11 +34,12 @@ def check(comparison: Comparison) -> Outcome:
     for metric in comparison.metrics():
         gap = comparison.gap(metric)
         floor = None if gap is None else noise_floor(comparison, gap)
-        if gap is None or floor is None:
+        allowed = None if gap is None else allowed_by_noise(comparison, gap)
+        if gap is None or floor is None or allowed is None:
             unknown.append(f"no leg that measures noise has a finite {metric} in common with the baseline")
             continue
         judged = gap.steps <= horizon(comparison, metric)
-        allowed = np.maximum(comparison.k * floor, gap.resolution)
+        allowed = np.maximum(allowed, gap.resolution)
         measured = measure(gap, allowed, floor, judged)
         over = np.flatnonzero(judged & gap.finite & (gap.absolute > allowed))
         failed |= bool(over.size)
@@ -49,6 +51,20 @@ def check(comparison: Comparison) -> Outcome:
         return Outcome("control", Kind.PARITY, Status.NOT_RUN, "; ".join(unknown), gaps=tuple(numbers))
     status = Status.FAIL if failed else Status.PASS
     return Outcome("control", Kind.PARITY, status, "; ".join(words), gaps=tuple(numbers))
+
+
+def allowed_by_noise(comparison: Comparison, gap: Gap) -> NDArray[np.float64] | None:
+    """`k` times the noise floor at each step, absolute, float64 (n,); None where no leg measured it.
+
+    Without a perturbed leg no less than the profile's own bound: a repeat, or a control that sums in the baseline's
+    order, shows less than the noise of other layouts. Correct layouts were 41 times beyond a deterministic repeat.
+    """
+    floor = noise_floor(comparison, gap)
+    if floor is None:
+        return None
+    if comparison.profile.stands or not comparison.measured_by_perturbing(gap.metric):
+        return np.maximum(comparison.k * floor, allowance(comparison, gap).own)
+    return comparison.k * floor
 
 
 def _accusation(one: Carried) -> str:

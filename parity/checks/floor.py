@@ -13,21 +13,23 @@ __all__ = ["floor_of", "running"]
 # make any difference there infinite, and a running maximum keep it.
 _LEAST_OF_MEDIAN = 0.1
 
-# The floor looks ahead by a quarter of the steps done, and one.
-_AHEAD = 4
+# The floor looks ahead by a quarter of the steps done, and three.
+_STEPS_AHEAD = 3
+_PART_AHEAD = 4
 
 
 def running(gap: Gap) -> NDArray[np.float64]:
-    """Running maximum of a leg's relative gap, a quarter of the way ahead: float64 (n,).
+    """Running maximum of a leg's relative gap, three steps and a quarter of the way ahead: float64 (n,).
 
     A maximum, because a leg that happens to agree at one step does not claim that the run has no noise there. Ahead,
     because rounding is amplified from a chance event on, which two correct runs meet at different steps: in 171 pairs
     of correct runs of the embedded models the gradient norm was up to 7.0 times beyond the running maximum of
-    another's, and 3.8 times with the look ahead. Steps that are not finite add nothing.
+    another's, and 3.8 times with the look ahead; of a gemma4 whose noise grew a hundredfold in three steps, 13.7
+    times. Steps that are not finite add nothing.
     """
     relative = np.where(gap.finite, gap.absolute / _scale(gap.baseline, _size(gap.baseline)), 0.0)
     at = np.arange(relative.size)
-    ahead = np.minimum(at + 1 + at // _AHEAD, relative.size - 1)
+    ahead = np.minimum(at + _STEPS_AHEAD + at // _PART_AHEAD, relative.size - 1)
     # Nothing is amplified before the first update.
     largest: NDArray[np.float64] = np.maximum.accumulate(relative)[np.where(at == 0, 0, ahead)]
     return largest

@@ -100,6 +100,8 @@ def _suspicions(comparison: Comparison, control: Leg) -> Iterator[Carried]:
         if gap is None or floor is None:
             continue
         judged = gap.finite & (gap.steps <= horizon(comparison, metric))
+        if comparison.profile.stands:
+            judged &= gap.absolute > comparison.bound(metric).allowed(comparison.updates(gap.steps), gap.scale)
         times = np.where(judged, (gap.absolute - gap.resolution) / floor, 0.0)
         at = int(np.argmax(times))
         if times[at] > CONTROL_LIMIT:

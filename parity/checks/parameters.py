@@ -12,6 +12,7 @@ import numpy as np
 
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.groups import group_of
+from parity.records.record import SLOTS
 
 __all__ = ["Apart", "StepApart", "apart", "common_steps", "furthest", "recorded"]
 
@@ -108,7 +109,7 @@ def _measure(comparison: Comparison, leg: Leg, kind: str, step: int) -> StepApar
     left, right = baseline.sketches(kind, step), other.sketches(kind, step)
     norms, other_norms = baseline.norms(kind, step), other.norms(kind, step)
     names = [name for name in left if name in right]
-    a, b = (np.array([one[name] for name in names]).reshape(len(names), -1) for one in (left, right))
+    a, b = (np.array([one[name] for name in names]).reshape(len(names), SLOTS) for one in (left, right))
     mine, theirs = (np.array([one[name] for name in names]) for one in (norms, other_norms))
     total = float(np.sqrt(sum(norm**2 for norm in norms.values())))
     scales = np.maximum(mine, max(_LEAST_SCALE * total, float(np.finfo(np.float64).tiny)))

@@ -104,7 +104,7 @@ def _allowed(comparison: Comparison, kind: str, floor: float | None, bound: Para
         return guess
     noise = comparison.k * floor
     widest = max(bound.widest, guess) if is_first else np.inf
-    if comparison.perturbed and is_first and kind == "gradients":
+    if comparison.perturbed and is_first and kind == "gradients" and not comparison.profile.stands:
         return float(min(noise, widest))
     return float(min(max(guess, noise), widest))
 

@@ -93,6 +93,8 @@ class Profile:
         bounds: by metric.
         gradient, update: per parameter.
         norm_rtol: relative, between the logged gradient norm and the norm of the gradients.
+        stands: measured noise widens the bounds and never narrows them. So for a profile of a coarser dtype than the
+            legs compute in: they round somewhere that moving weights does not reach, such as a reduction in bf16.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Profile:
     gradient: ParameterBound
     update: ParameterBound
     norm_rtol: float
+    stands: bool = False
 
     @property
     def least_floor(self) -> float:
@@ -190,6 +193,7 @@ def with_bounds(
     rtol: float | None = None,
     mean_rtol: float | None = None,
     atol: float | None = None,
+    resolve: float | None = None,
 ) -> Profile:
     """The profile with a person's bounds for one metric; what is not given stays the profile's.
 
@@ -205,4 +209,6 @@ def with_bounds(
         bound = replace(bound, first_rtol=first_rtol)
     if mean_rtol is not None:
         bound = replace(bound, mean_rtol=mean_rtol, mean_explicit=True)
+    if resolve is not None:
+        bound = replace(bound, resolve=resolve)
     return replace(profile, bounds={**profile.bounds, metric: bound})

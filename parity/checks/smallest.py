@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from parity.checks import drift, forward
 from parity.checks.allowance import allowance
 from parity.checks.comparison import Comparison, Gap, Leg
+from parity.checks.control import allowed_by_noise
 from parity.checks.groups import group_of
-from parity.checks.noise import horizon, noise_floor
+from parity.checks.noise import horizon
 from parity.checks.outcome import ParameterGap
 from parity.checks.parameters import apart, common_steps, recorded
 from parity.checks.per_parameter import gaps_by_parameter
@@ -59,10 +60,10 @@ def limits(comparison: Comparison, metric: str) -> list[Limit]:
         found.append(_limit("forward", only, allowance(comparison, only).allowed, only.finite))
     own = allowance(comparison, gap)
     found.append(_limit(metric, gap, own.allowed, gap.finite & own.judged))
-    floor = noise_floor(comparison, gap)
-    if floor is not None:
+    noise = allowed_by_noise(comparison, gap)
+    if noise is not None:
         judged = gap.finite & (gap.steps <= horizon(comparison, metric))
-        found.append(_limit("control", gap, comparison.k * floor, judged))
+        found.append(_limit("control", gap, noise, judged))
     return [one for one in found if one.judged.any()]
 
 

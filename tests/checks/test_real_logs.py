@@ -13,7 +13,6 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from parity.judge_logs import LogSource, Role, judge_logs
 from parity.result import ComparisonResult, GapResult
@@ -252,36 +251,11 @@ PRECISION = [
 TABLE = [*LAYOUTS, *RERUNS, *GEMMA4, *GEMMA4B, *QWEN3, *RECORDED_BUGS, *SAME_BUG, *BUGS, *PRECISION]
 
 
-# What the checks get wrong today, and by how much. A row leaves this list with the change that gets it right.
-SAME_ORDER = (
-    "a control that sums in nearly the baseline's order measures too little: {} times its floor, well in bounds"
-)
-SAME_LEG = "a rerun equal to the last digit is taken for a measure of noise: {} times its floor, well in bounds"
-AGREED = "candidate and control are {}, and 8 times the profile's bound from the baseline"
-FEW = "one perturbed leg measures too little: {} times its floor"
-WRONG_TODAY = {
-    "hf_transformers/recorded: gemma4b_perturbed_1 against gemma4b_1, perturbed gemma4b_perturbed_2": FEW.format(14),
-    "hf_transformers/recorded: gemma4b_perturbed_1 against gemma4b_1, perturbed gemma4b_perturbed_3": FEW.format(15),
-    "nemo_automodel: v4f_pp2 against v4f_base, control v4f_ep2": SAME_ORDER.format(17),
-    "hf_transformers: tp_qwen3_moe_2 against tp_qwen3_moe_1, control dx_ep2tp": SAME_ORDER.format(11),
-    "deepspeed: tp3_z0 against tp1_z0, repeat tp1_z0_rep": SAME_LEG.format(41),
-    "hf_transformers/recorded: qwen3_tp2 against qwen3_1, repeat qwen3_repeat": SAME_LEG.format(17),
-    "nemo_automodel: v4f_ep1 against v4f_base, control v4f_ep1_rep": AGREED.format("equal"),
-    "nemo_automodel: v4f_ep2 against v4f_ep1, control v4f_pp2": AGREED.format("2e-6 apart"),
-    "nemo_automodel: v4f_pp2 against v4f_ep1, control v4f_ep2": AGREED.format("2e-6 apart"),
-}
-
-
-def parameters() -> list[ParameterSet]:
-    wrong = {name: [pytest.mark.xfail(reason=reason)] for name, reason in WRONG_TODAY.items()}
-    return [pytest.param(row, id=row.name, marks=wrong.get(row.name, [])) for row in TABLE]
-
-
 def statuses(comparison: ComparisonResult) -> dict[str, str]:
     return {outcome.check: outcome.status for outcome in comparison.outcomes}
 
 
-@pytest.mark.parametrize("row", parameters())
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_rounding_passes_and_a_bug_does_not(row: Row) -> None:
     comparison = row.judged()
     assert comparison.verdict in row.right, f"{row.why}: {comparison.summary}"
@@ -295,7 +269,6 @@ def test_the_table_lets_no_bug_pass_and_no_noise_fail_that_was_measured() -> Non
         assert not (row.bug and PASS in row.right), row.name
         assert not (not row.bug and (row.control or row.perturbed) and FAIL in row.right), row.name
     assert len({row.name for row in TABLE}) == len(TABLE)
-    assert {row.name for row in TABLE} >= set(WRONG_TODAY)
 
 
 def comparison_of(name: str) -> ComparisonResult:
@@ -330,7 +303,7 @@ def test_noise_of_a_tenth_passes_because_one_ulp_explains_it_and_the_report_says
     norm = gap(comparison, "grad_norm", "grad_norm")
     assert norm.peak == pytest.approx(0.099, rel=0.01)
     (reason,) = [outcome.reason for outcome in comparison.outcomes if outcome.check == "grad_norm"]
-    assert "judged up to step 8, the evidence horizon" in reason
+    assert "judged up to step 7, the evidence horizon" in reason
 
 
 def test_a_control_with_the_same_bug_is_named_where_a_perturbed_leg_tells() -> None:

@@ -29,6 +29,8 @@ REAL: list[tuple[str, int, float, float, float]] = [
     ("pytorch/base.jsonl", 40, 4.019568920135498, 3.9827139377593994, 0.6080707311630249),
 ]
 
+STEPS = {"deepspeed": 50, "pytorch": 40, "recorded": 40}
+
 
 @pytest.mark.parametrize(("name", "steps", "first", "last", "norm"), REAL)
 def test_read__real_logs(name: str, steps: int, first: float, last: float, norm: float) -> None:
@@ -41,14 +43,15 @@ def test_read__real_logs(name: str, steps: int, first: float, last: float, norm:
 @pytest.mark.parametrize("path", sorted(LOGS.rglob("*.jsonl")), ids=lambda path: str(path.relative_to(LOGS)))
 def test_read__every_real_log_is_whole(path: Path) -> None:
     leg = read(path)
-    steps = {"deepspeed": 50, "pytorch": 40}.get(path.relative_to(LOGS).parts[0], 20)
+    steps = next((steps for part, steps in STEPS.items() if part in path.relative_to(LOGS).parts), 20)
     expected = {"loss"} if "deepspeed" in path.parts else {"loss", "grad_norm"}
     assert expected == leg.curves.keys() - {"lr"}
-    for one in leg.curves.values():
+    for metric, one in leg.curves.items():
         assert one.steps.tolist() == list(range(steps))
         assert one.missing == ()
         assert one.conflicts == ()
-        assert one.resolution.significant >= 15
+        # A loss computed in bf16 has few digits, and they are all there.
+        assert one.resolution.significant >= (7 if "bf16" in path.stem and metric == "loss" else 15)
 
 
 def test_read__formats_are_found_by_their_modules() -> None:
