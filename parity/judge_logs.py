@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from parity.allowed import profile_name, profile_of
+from parity.allowed import choose_profile
 from parity.checks.comparison import Comparison
 from parity.checks.comparison import Leg as JudgedLeg
 from parity.compare import compare
@@ -83,7 +83,8 @@ def judge_logs(
         return tuple(leg for its, leg in legs if its == role)
 
     baseline, candidate = of("baseline")[0], of("candidate")[0]
-    name, reason = profile_name(profile, [leg.curves.environment for leg in (baseline, candidate)])
+    environments = [leg.curves.environment for leg in (baseline, candidate)]
+    chosen, reason = choose_profile(profile, environments, bounds=[bounds])
     loss = baseline.curve("loss")
     first = int(loss.steps[0]) if loss is not None and loss.steps.size else 0
     comparison = Comparison(
@@ -93,7 +94,7 @@ def judge_logs(
         repeats=of("repeat"),
         perturbed=of("perturbed"),
         reference=next(iter(of("reference")), None),
-        profile=profile_of(name, bounds),
+        profile=chosen,
         expected_steps=None if steps is None else np.arange(first, first + steps, dtype=np.int64),
         required=require,
         k=k,
