@@ -23,10 +23,10 @@ class _Console(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def make_console() -> Console:
-    """Standard output; a log file is no 80 columns wide."""
-    console = _Console(highlight=False)
-    return console if console.is_terminal else _Console(highlight=False, width=200)
+def make_console(stderr: bool = False) -> Console:
+    """Standard output, or standard error; a log file is no 80 columns wide."""
+    console = _Console(highlight=False, stderr=stderr)
+    return console if console.is_terminal else _Console(highlight=False, stderr=stderr, width=200)
 
 
 def deliver(result: Result, directory: RunDirectory | None, console: Console) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.allowed import profile_name, profile_of
+from parity.allowed import choose_profile
 from parity.checks.comparison import Comparison, LogEvidence
 from parity.checks.comparison import Leg as JudgedLeg
 from parity.checks.outcome import Verdict
@@ -25,7 +25,7 @@ from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
 from parity.suite_values import PERTURB
 
-__all__ = ["judge_run"]
+__all__ = ["judge_run", "read_legs"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,18 @@ def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison
         legs=[leg.result for leg in legs.values()],
         comparisons=comparisons,
     )
+
+
+def read_legs(directory: RunDirectory) -> dict[str, JudgedLeg]:
+    """The legs of a run directory that ran to their end, as checks are given them.
+
+    Raises:
+        UsageError: this is no run directory.
+    """
+    snapshot = directory.read_snapshot()
+    perturbed = {name for item in snapshot.suite.compare for name in item.perturbed}
+    found = {name: _held_to_role(_find(directory, snapshot, name), name in perturbed) for name in snapshot.suite.legs}
+    return {name: leg.judged for name, leg in found.items() if leg.judged is not None and leg.state == "whole"}
 
 
 def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
@@ -202,7 +214,8 @@ def _judge(
     named = [legs[name] for name in item.legs()]
     judged = [leg.judged for leg in named if leg.judged is not None]
     asked = item.profile if item.profile not in (None, "auto") else suite.profile
-    name, reason = profile_name(asked, [leg.curves.environment for leg in judged], device)
+    environments = [leg.curves.environment for leg in judged]
+    profile, reason = choose_profile(asked, environments, device, (suite.bounds, item.bounds))
     k = item.k if item.k is not None else suite.k
 
     def there(names: Iterable[str]) -> tuple[JudgedLeg, ...]:
@@ -216,7 +229,7 @@ def _judge(
         repeats=list(item.repeat),
         perturbed=list(item.perturbed),
         reference=item.reference,
-        profile=name,
+        profile=profile.name,
         profile_reason=reason,
         k=k,
         verdict="pass",
@@ -230,7 +243,7 @@ def _judge(
             repeats=there(item.repeat),
             perturbed=there(item.perturbed),
             reference=next(iter(there([item.reference] if item.reference else [])), None),
-            profile=profile_of(name, suite.bounds, item.bounds),
+            profile=profile,
             expected_steps=_expected(suite, judged),
             required=frozenset(item.require if item.require is not None else suite.require),
             k=k,

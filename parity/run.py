@@ -14,14 +14,14 @@ from parity.errors import DeviceError, DiskError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
 from parity.placeholders import fill
 from parity.result import LegResult, LegStatus
-from parity.rundir import RunDirectory, Snapshot, placeholders
+from parity.rundir import RunDirectory, Snapshot, new_run_id, placeholders
 from parity.schedule import Need, Slots, check_room
 from parity.sources import LegSource
 from parity.suite import Leg, Suite, digest, train_options
 from parity.suite_values import PERTURB
 from parity.train.arguments import Arguments, to_argv
 
-__all__ = ["Run", "check_only", "choose_device", "run"]
+__all__ = ["Run", "check_only", "choose_device", "prepare", "run"]
 
 
 # The logs that are ours; a leg may leave any others.
@@ -71,6 +71,43 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Lite
     device: Literal["cpu", "cuda"] = "cuda" if suite.device != "cpu" and have else "cpu"
     check_room((Need(name, suite.legs[name].ranks, device == "cuda") for name in only), slots)
     return device, ""
+
+
+def prepare(
+    suite: Suite,
+    *,
+    folder: Path,
+    out: Path,
+    slots: Slots,
+    reproduce: str,
+    only: Sequence[str] = (),
+    keep: bool = False,
+) -> tuple[Run, tuple[str, ...]]:
+    """Make room for a run, and write down what is to be run.
+
+    Args:
+        suite: the suite.
+        folder: what relative working folders are relative to.
+        out: the run directory; an earlier run there is moved aside, unless it is kept.
+        slots: devices.
+        reproduce: the command line that runs it.
+        only: the legs to run; all if there are none.
+        keep: leave an earlier run's other legs where they are.
+
+    Returns:
+        What `run` takes; and what a person should know before it begins.
+
+    Raises:
+        DeviceError: a leg needs more devices than there are.
+        UsageError: `out` is no place for a run.
+    """
+    names = list(only or suite.legs)
+    device, note = choose_device(suite, names, slots)
+    directory, moved = RunDirectory.create(out, keep=keep, legs=names)
+    snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
+    directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
+    notes = (f"the earlier run is now in {moved}" if moved else "", note)
+    return Run(suite, folder, directory, snapshot, names, slots), tuple(filter(None, notes))
 
 
 def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:

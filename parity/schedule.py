@@ -35,9 +35,9 @@ class Slots:
     gpus: tuple[str, ...] = ()
 
     @classmethod
-    def here(cls) -> "Slots":
-        """What this process may use of this machine."""
-        return cls(cpu_slots(), gpu_slots())
+    def here(cls, cpu: int | None = None) -> "Slots":
+        """What this process may use of this machine; `cpu` ranks at a time, if that is given."""
+        return cls(cpu_slots() if cpu is None else cpu, gpu_slots())
 
 
 @dataclass(frozen=True)

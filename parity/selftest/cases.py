@@ -105,8 +105,7 @@ def fault_suite(cases: Iterable[Case], *, steps: int, seed: int, dtype: str) -> 
         legs[case.name] = {"layout": _sizes(case.layout), "trainer": {**options, "fault": fault.name}}
         item: dict[str, Any] = {"baseline": baselines[key], "candidate": case.name}
         if fault.profile != "auto":
-            # Judged by a guess for another dtype, and not by the noise of this one.
-            item |= {"profile": fault.profile, "floor": []}
+            item["profile"] = fault.profile
         compare.append(item)
     return _suite("faults", legs, compare, steps, seed)
 

@@ -11,9 +11,9 @@ from parity.checks.comparison import Comparison
 from parity.judge import judge_run
 from parity.launch import Event, LegFinished
 from parity.result import ComparisonResult, OutcomeResult, Result
-from parity.run import Run
+from parity.run import prepare
 from parity.run import run as run_legs
-from parity.rundir import RunDirectory, Snapshot, new_run_id
+from parity.rundir import RunDirectory
 from parity.schedule import Slots
 from parity.selftest.cases import Case, clean_suite, fault_suite
 from parity.selftest.result import CleanRun, FaultRun, Finding, Selftest
@@ -75,11 +75,8 @@ def _run(out: Path, content: dict[str, Any], slots: Slots, on_leg: Callable[[str
     path = out.with_suffix(".yml")
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # JSON is YAML
     suite = load(path)
-    names = list(suite.legs)
-    directory, _ = RunDirectory.create(out, keep=False, legs=names)
-    reproduce = f"parity run {path}"
-    snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device="cpu", suite=suite)
-    directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
+    plan, _ = prepare(suite, folder=path.parent, out=out, slots=slots, reproduce=f"parity run {path}")
+    names = plan.only
     ended = 0
 
     def take(event: Event) -> None:
@@ -88,8 +85,8 @@ def _run(out: Path, content: dict[str, Any], slots: Slots, on_leg: Callable[[str
             ended += 1
             on_leg(out.name, ended, len(names))
 
-    run_legs(Run(suite, path.parent, directory, snapshot, names, slots), take)
-    return directory
+    run_legs(plan, take)
+    return plan.directory
 
 
 def _with_the_fault_in_the_control(comparison: Comparison) -> Comparison:

@@ -1,0 +1,74 @@
+"""`parity calibrate`."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from parity.commands.suites import folder_of, suite_path
+from parity.exits import FiniteRange
+
+__all__ = ["calibrate"]
+
+
+@click.command()
+@click.argument("suite", default="parity.yml")
+@click.option("--runs", type=click.IntRange(1, 16), default=5, show_default=True, help="Perturbed legs per baseline.")
+@click.option("--k", type=FiniteRange(1), default=8.0, show_default=True, help="Times the measured noise allowed.")
+@click.option("--steps", type=click.IntRange(1), help="Instead of the suite's steps.")
+@click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Instead of the suite's device.")
+@click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("parity-calibration"),
+    show_default=True,
+    help="Run directory; gets bounds.yml.",
+)
+def calibrate(
+    suite: str,
+    runs: int,
+    k: float,
+    steps: int | None,
+    seed: int | None,
+    device: str | None,
+    slots: int | None,
+    out: Path,
+) -> int:
+    """Measure the noise of SUITE's baselines and write explicit bounds, with where they came from.
+
+    Runs each baseline, once more, with its weights moved by one ulp in several directions, and its controls; no
+    candidate.
+    """
+    from parity.calibrate import as_yaml, calibrated, with_runs
+    from parity.deliver import make_console
+    from parity.progress import show_progress
+    from parity.run import prepare
+    from parity.run import run as run_legs
+    from parity.schedule import Slots
+    from parity.suite import load
+
+    path = suite_path(suite)
+    given = {"steps": steps, "seed": seed, "device": device}
+    loaded = with_runs(load(path, {key: value for key, value in given.items() if value is not None}), runs)
+    command = ["parity", "calibrate", suite, "--runs", str(runs), "--k", f"{k:g}"]
+    command += [word for key, value in given.items() if value is not None for word in (f"--{key}", str(value))]
+    names = [name for item in loaded.compare for name in item.legs() if name != item.candidate]
+    plan, notes = prepare(
+        loaded,
+        folder=folder_of(path),
+        out=out,
+        slots=Slots.here(slots),
+        reproduce=shlex.join(command),
+        only=list(dict.fromkeys(names)),
+    )
+    console = make_console(stderr=True)
+    for line in notes:
+        console.print(line, markup=False, soft_wrap=True)
+    with show_progress(console, {name: str(loaded.legs[name].sizes()) for name in plan.only}, loaded.steps) as take:
+        run_legs(plan, take)
+    text = as_yaml(calibrated(plan.directory, k))
+    plan.directory.write("bounds.yml", text)
+    click.echo(text, nl=False)
+    return 0

@@ -1,0 +1,134 @@
+"""`parity compare`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from parity.errors import UsageError
+from parity.exits import FiniteRange
+
+__all__ = ["compare"]
+
+_PROFILES = ("fp32-cpu", "fp32-gpu", "bf16")
+
+
+def _log_option(name: str, help_: str) -> Callable[[Any], Any]:
+    return click.option(name, multiple=True, type=click.Path(path_type=Path), metavar="PATH", help=help_)
+
+
+def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    wrong = [name for name, equals, key in pairs if not (name and equals and key)]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not metric=key, such as grad_norm=train/grad_norm")
+    return {name: key for name, _, key in pairs}
+
+
+@click.command()
+@click.argument("run_dir", required=False, type=click.Path(path_type=Path))
+@click.option("--baseline", type=click.Path(path_type=Path), help="Log of the plain run.")
+@click.option("--candidate", type=click.Path(path_type=Path), help="Log of the run in question.")
+@_log_option("--control", "Log of a layout trusted to be right; repeatable.")
+@_log_option("--repeat", "Log of the plain run again; repeatable.")
+@_log_option("--perturbed", "Log of the plain run with every weight moved by one ulp; repeatable.")
+@click.option("--reference", type=click.Path(path_type=Path), help="Log of the plain run in float64.")
+@click.option("--profile", type=click.Choice(_PROFILES), help="What is allowed; by default what the logs say.")
+@click.option("--steps", type=click.IntRange(1), help="Steps that each log must have.")
+@click.option("--format", "log_format", help="Format of the logs; by default told from their content.")
+@click.option(
+    "--key", multiple=True, callback=_key, metavar="METRIC=KEY", help="Key that holds a metric; repeatable."
+)
+@click.option("--first-step", type=int, default=0, help="Number that the baseline's log gives to the first step.")
+@click.option("--candidate-first-step", type=int, help="The same for the candidate's log; --first-step if not given.")
+@click.option("--control-first-step", type=int, help="The same for controls' logs; --first-step if not given.")
+@click.option("--loss-rtol", type=FiniteRange(0), help="Relative bound of the loss after the first step.")
+@click.option("--loss-first-rtol", type=FiniteRange(0), help="Relative bound of the first loss.")
+@click.option("--grad-norm-rtol", type=FiniteRange(0), help="Relative bound of the gradient norm.")
+@click.option("--grad-norm-first-rtol", type=FiniteRange(0), help="Relative bound of the first gradient norm.")
+@click.option("--k", type=FiniteRange(1), default=8.0, show_default=True, help="Times the noise floor allowed.")
+@click.option("--require", multiple=True, metavar="CHECK", help="Check without which there is no pass; repeatable.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for result.json and report.md.")
+@click.pass_context
+def compare(
+    context: click.Context,
+    run_dir: Path | None,
+    baseline: Path | None,
+    candidate: Path | None,
+    control: tuple[Path, ...],
+    repeat: tuple[Path, ...],
+    perturbed: tuple[Path, ...],
+    reference: Path | None,
+    profile: str | None,
+    steps: int | None,
+    log_format: str | None,
+    key: dict[str, str],
+    first_step: int,
+    candidate_first_step: int | None,
+    control_first_step: int | None,
+    loss_rtol: float | None,
+    loss_first_rtol: float | None,
+    grad_norm_rtol: float | None,
+    grad_norm_first_rtol: float | None,
+    k: float,
+    require: tuple[str, ...],
+    out: Path | None,
+) -> int:
+    """Judge a run directory again, or logs that exist already."""
+    from parity.checks import CHECKS
+    from parity.deliver import deliver, make_console
+    from parity.judge import judge_run
+    from parity.judge_logs import LogSource, Role, judge_logs
+    from parity.rundir import RunDirectory
+    from parity.suite import Bounds, BoundsByMetric
+
+    if run_dir is not None:
+        given = [
+            parameter.opts[0]
+            for parameter in context.command.params
+            if parameter.name != "run_dir"
+            and context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
+        ]
+        if given:
+            raise UsageError(
+                f"{', '.join(given)}: only for logs; a run directory is judged by the suite that was run"
+            )
+        directory = RunDirectory(run_dir)
+        return deliver(judge_run(directory), directory, make_console())
+    if baseline is None or candidate is None:
+        raise UsageError("give a run directory, or logs with --baseline and --candidate")
+    unknown = [name for name in require if name not in CHECKS]
+    if unknown:
+        raise UsageError(f"--require {unknown[0]}: no such check; there is {', '.join(CHECKS)}")
+    noise: dict[Role, tuple[Path, ...]] = {"control": control, "repeat": repeat, "perturbed": perturbed}
+    paths: list[tuple[Role, Path]] = [("baseline", baseline), ("candidate", candidate)]
+    paths += [(role, path) for role, several in noise.items() for path in several]
+    paths += [("reference", reference)] if reference is not None else []
+    if len({path.resolve() for _, path in paths}) < len(paths):
+        raise UsageError("a log is compared with itself: every role takes another file")
+    firsts = {"candidate": candidate_first_step, "control": control_first_step}
+    sources = [
+        (role, LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0))
+        for role, path in paths
+    ]
+    bounds: BoundsByMetric = BoundsByMetric(
+        loss=Bounds(rtol=loss_rtol, first_rtol=loss_first_rtol),
+        grad_norm=Bounds(rtol=grad_norm_rtol, first_rtol=grad_norm_first_rtol),
+    )
+    import shlex
+
+    result = judge_logs(
+        sources,
+        profile=profile,
+        bounds=bounds,
+        k=k,
+        steps=steps,
+        require=frozenset(require),
+        reproduce=shlex.join(["parity", *sys.argv[1:]]),
+    )
+    directory_out = None
+    if out is not None:
+        directory_out = RunDirectory.for_report(out)
+    return deliver(result, directory_out, make_console())
