@@ -103,10 +103,10 @@ def _allowed(comparison: Comparison, kind: str, floor: float | None, bound: Para
     if floor is None:
         return guess
     noise = comparison.k * floor
-    widest = max(bound.widest, guess) if is_first else np.inf
-    if comparison.perturbed and is_first and kind == "gradients" and not comparison.profile.stands:
-        return float(min(noise, widest))
-    return float(min(max(guess, noise), widest))
+    if not comparison.perturbed:
+        return min(max(guess, noise), max(bound.widest, guess)) if is_first else max(guess, noise)
+    tight = is_first and kind == "gradients" and not comparison.profile.stands
+    return noise if tight else max(guess, noise)
 
 
 def _median(comparison: Comparison, kind: str, gaps: list[ParameterGap], bound: ParameterBound) -> MetricGap | None:

@@ -71,7 +71,7 @@ class ParameterBound:
     Attributes:
         first: at the first step.
         later: at later steps, after updates.
-        widest: measured noise widens `first` no further than this.
+        widest: a control's noise widens `first` no further than this, where no perturbed leg says that it is noise.
         median: for the median parameter at the first step, which no single noisy parameter moves; None if `first` is
             tight enough by itself.
     """
