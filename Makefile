@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint format schemas bench picture lock clean
+.PHONY: help run test test-fast lint format schemas bench selftest picture lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
@@ -51,6 +51,12 @@ schemas: $(VENV)/.installed ## write the JSON schemas from the models
 bench: $(VENV)/.installed-dev ## how fast, as ratios in one run
 	@$(BIN)/python -m tests.bench
 
+selftest: $(VENV)/.installed ## which faults are caught, in fp32 and in bf16; writes docs/selftest
+	@for dtype in fp32 bf16; do \
+		$(BIN)/parity selftest --dtype $$dtype --out parity-selftest/$$dtype || test $$dtype = bf16 || exit 1; \
+		mkdir -p docs/selftest && cp parity-selftest/$$dtype/selftest.json docs/selftest/$$dtype.json && \
+		cp parity-selftest/$$dtype/selftest.md docs/selftest/$$dtype.md; done
+
 picture: $(VENV)/.installed-dev ## draw the picture in the README from parity-out
 	@$(BIN)/python -m tests.picture parity-out/result.json docs/report.svg
 
@@ -64,4 +70,4 @@ lock: ## pin what pyproject.toml asks for, in a new environment
 	@rm -rf .venv-lock build
 
 clean: ## remove the virtual environment and what runs left
-	@rm -rf $(VENV) parity-out parity-out.* build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) parity-out parity-out.* parity-selftest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,30 +13,36 @@ import tempfile
 import time
 from pathlib import Path
 
-import yaml
+from parity.suite import load
 
 RUNS = 3
 RECIPE = Path(__file__).parent.parent / "parity" / "recipes" / "embedded" / "tensor-parallel.yml"
 PARITY = [sys.executable, "-m", "parity"]
 
 
-def timed(*command: object) -> float:
+def timed(*command: object, env: dict[str, str] | None = None) -> float:
     """Wall seconds of a command that must succeed."""
     started = time.perf_counter()
-    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        list(map(str, command)),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
     return time.perf_counter() - started
 
 
 def one_after_another(steps: int) -> float:
-    """The embedded suite's legs as one would start them by hand."""
-    legs = yaml.safe_load(RECIPE.read_text())["legs"]
+    """The embedded suite's legs as one would start them by hand, those that measure noise among them."""
     total = 0.0
-    for leg in legs.values():
-        ranks = leg["layout"]["tp"]
-        total += timed(
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks,
-            "-m", "parity.train", "--tp", ranks, "--steps", steps,
-        )  # fmt: skip
+    for leg in load(RECIPE).legs.values():
+        with tempfile.TemporaryDirectory() as folder:
+            total += timed(
+                sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", leg.ranks,
+                "-m", "parity.train", "--tp", leg.layout.tp, "--steps", steps,
+                env={**leg.env, "PARITY_RECORD_DIR": folder},
+            )  # fmt: skip
     return total
 
 
