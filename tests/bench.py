@@ -100,9 +100,9 @@ def main() -> int:
         kept.append(row("the same, peak memory", f"{memory:.0f} MiB", "<= 300 MB", memory * 2**20 <= 300e6))
         seconds = statistics.median(timed(*PARITY, "--help") for _ in range(RUNS))
         kept.append(row("parity --help", f"{seconds:.2f} s", "< 0.5 s", seconds < 0.5))
-    # In a process of its own, for it imports torch and sets its threads.
-    recorder = subprocess.run([sys.executable, "-m", "tests.record.bench_recorder"], check=False)
-    kept.append(recorder.returncode == 0)
+    # In processes of their own: one must not have torch, and the other sets its threads.
+    modules = ("tests.checks.bench_checks", "tests.record.bench_recorder")
+    kept += [subprocess.run([sys.executable, "-m", module], check=False).returncode == 0 for module in modules]
     return 0 if all(kept) else 1
 
 

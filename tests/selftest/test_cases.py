@@ -7,9 +7,10 @@ import pytest
 
 from parity.layout import AXES
 from parity.report.selftest import headline, render_selftest_markdown
+from parity.result import VerdictName
 from parity.selftest.cases import CLEAN, clean_suite, fault_cases, fault_suite
 from parity.selftest.result import CleanRun, FaultRun, Finding, Selftest
-from parity.suite import load
+from parity.suite import load, train_options
 from parity.train.faults import FAULTS
 
 
@@ -42,15 +43,15 @@ def test_the_suites_are_valid_and_each_comparison_has_a_perturbed_baseline(tmp_p
     ):
         suite = load(written(tmp_path, content))
         assert all(item.perturbed == (f"{item.baseline}.perturbed",) for item in suite.compare)
-        assert all((leg.trainer.dtype if leg.trainer else None) == dtype for leg in suite.legs.values())
+        assert {train_options(suite, leg).dtype for leg in suite.legs.values()} == {dtype}
 
 
 def test_a_fault_is_in_the_candidate_alone_unless_it_is_one_of_both(tmp_path: Path) -> None:
     suite = load(written(tmp_path, fault_suite(fault_cases(), steps=10, seed=1, dtype="fp32")))
     for item in suite.compare:
         fault = FAULTS[item.candidate.partition(".")[0]]
-        assert suite.legs[item.candidate].trainer.fault == fault.name
-        assert suite.legs[item.baseline].trainer.fault == (fault.name if fault.both else "")
+        assert train_options(suite, suite.legs[item.candidate]).fault == fault.name
+        assert train_options(suite, suite.legs[item.baseline]).fault == (fault.name if fault.both else "")
 
 
 def test_correct_layouts_use_every_axis() -> None:
@@ -74,7 +75,7 @@ def fault_run(name: str = "a-fault", mutation: str = "M4", verdict: str = "fail"
     return FaultRun.model_validate({**known, **more})
 
 
-def clean_run(verdict: str = "pass", layout: str = "tp2") -> CleanRun:
+def clean_run(verdict: VerdictName = "pass", layout: str = "tp2") -> CleanRun:
     worst = Finding(check="loss", what="loss", step=3, times_allowed=0.25)
     return CleanRun(
         model="qwen3", layout=layout, seed=1, verdict=verdict, worst=worst, summary=f"{layout} is {verdict}"
