@@ -71,7 +71,7 @@ class Inputs:
     key: str = ""
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None) -> "Inputs":
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Inputs:
         """Read the inputs; those that are empty have their default.
 
         Raises:
