@@ -14,7 +14,6 @@ from parity.checks.noise import horizon
 from parity.checks.outcome import ParameterGap
 from parity.checks.parameters import apart, common_steps, recorded
 from parity.checks.per_parameter import gaps_by_parameter
-from parity.records.record import SLOTS, RankRecord
 
 __all__ = ["Limit", "Seen", "by_factor", "by_mean", "by_offset", "by_parameter", "limits", "not_sketched", "shares"]
 
@@ -139,19 +138,19 @@ def by_parameter(comparison: Comparison) -> Seen:
         if not gaps:
             continue
         names = [gap.name for gap in gaps]
-        right = _sketches(comparison, comparison.candidate, names, step)
-        difference = right - _sketches(comparison, comparison.baseline, names, step)
+        left, right = (_sketches(leg, names, step) for leg in (comparison.baseline, comparison.candidate))
+        difference = right - left
         size = np.einsum("ij,ij->i", right, right)
         towards = np.einsum("ij,ij->i", difference, right) / size
         distance = np.array([gap.distance for gap in gaps])
         allowed = np.array([gap.allowed for gap in gaps])
         scale = np.array([measured.parameters[name].scale for name in names])
-        left = (allowed**2 - distance**2) * scale**2 / size
+        room = (allowed**2 - distance**2) * scale**2 / size
         for sign, into in ((1.0, ups), (-1.0, downs)):
-            # The larger root of e² + 2 along e - left, in the form that loses no digits.
+            # The larger root of e² + 2 along e - room, in the form that loses no digits.
             along = sign * towards
-            root = np.sqrt(along**2 + left)
-            e = np.where(along > 0, left / (along + root), root - along)
+            root = np.sqrt(along**2 + room)
+            e = np.where(along > 0, room / (along + root), root - along)
             into.append(np.where(~(distance <= allowed), 0.0, np.where(size > 0, e, np.inf)))
         found += gaps
     up, down = np.concatenate(ups), np.concatenate(downs)
@@ -161,32 +160,11 @@ def by_parameter(comparison: Comparison) -> Seen:
     return Seen("gradients", at[known], up[known], down[known], groups[known])
 
 
-def _rows(comparison: Comparison, leg: Leg) -> dict[RankRecord, tuple[list[int], list[int]]]:
-    """By rank, which of the leg's parameters it holds a part of, each part counted once, and in which of its rows."""
-
-    def find() -> dict[RankRecord, tuple[list[int], list[int]]]:
-        assert leg.records is not None
-        rows: dict[RankRecord, tuple[list[int], list[int]]] = {}
-        for at, (name, holders) in enumerate(leg.records.distinct.items()):
-            for rank, _ in holders:
-                whose, row = rows.setdefault(rank, ([], []))
-                whose.append(at)
-                row.append(rank.index[name])
-        return rows
-
-    return comparison.once(("rows", leg), find)
-
-
-def _sketches(comparison: Comparison, leg: Leg, names: list[str], step: int) -> NDArray[np.float64]:
-    """Sketches of whole gradients, float64 (names, slots): as `LegRecords.sketches`, for all names at once."""
+def _sketches(leg: Leg, names: list[str], step: int) -> NDArray[np.float64]:
+    """Sketches of the leg's gradients: float64 (names, slots)."""
     assert leg.records is not None
-    at = {name: at for at, name in enumerate(leg.records.distinct)}
-    total = np.zeros((len(at), SLOTS))
-    for rank, (whose, row) in _rows(comparison, leg).items():
-        part = rank.gradients[step].sketch
-        assert part is not None
-        np.add.at(total, whose, part[row])
-    return total[[at[name] for name in names]]
+    sketches = leg.records.sketches("gradients", step)
+    return np.array([sketches[name] for name in names])
 
 
 def shares(comparison: Comparison, gap: Gap | None) -> dict[str, NDArray[np.float64]]:
@@ -194,18 +172,19 @@ def shares(comparison: Comparison, gap: Gap | None) -> dict[str, NDArray[np.floa
     leg = next((one for one in (comparison.candidate, comparison.baseline) if recorded(one)), None)
     if leg is None or leg.records is None:
         return {}
-    names = leg.records.distinct
-    groups = [group_of(name, names) for name in names]
-    kinds = list(dict.fromkeys(groups))
-    member = np.array([[group == kind for kind in kinds] for group in groups], dtype=np.float64)
-    steps = np.array([], dtype=np.int64) if gap is None else gap.steps
-    squares = np.zeros((steps.size, len(kinds)))
-    for rank, (whose, row) in _rows(comparison, leg).items():
-        for at, step in enumerate(steps.tolist()):
-            taken = rank.gradients.get(step)
-            squares[at] += np.nan if taken is None else np.nan_to_num(np.square(taken.norms[row])) @ member[whose]
-    whole = squares.sum(axis=1)
-    return {kind: squares[:, at] / whole for at, kind in enumerate(kinds)}
+    groups = {name: group_of(name, leg.records.distinct) for name in leg.records.distinct}
+    steps = [] if gap is None else gap.steps.tolist()
+    found = {group: np.full(len(steps), np.nan) for group in groups.values()}
+    for at, step in enumerate(steps):
+        if not all(step in rank.gradients for rank in leg.records.ranks):
+            continue
+        squares = dict.fromkeys(found, 0.0)
+        for name, norm in leg.records.norms("gradients", step).items():
+            squares[groups[name]] += norm**2
+        whole = sum(squares.values())
+        for group, square in squares.items():
+            found[group][at] = square / whole if whole else np.nan
+    return found
 
 
 def not_sketched(comparison: Comparison) -> str:
