@@ -1,0 +1,360 @@
+"""GitHub's REST API, by its own rules on limits and retries.
+
+    client = Client(env["GITHUB_API_URL"], token)
+    for comment in client.pages("/repos/org/project/issues/7/comments"): ...
+    client.patch(f"/repos/org/project/issues/comments/{number}", {"body": text})
+
+What comes back is parsed JSON. Every failure is a `GitHubError`, and none holds the token.
+"""
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from requests.auth import AuthBase
+
+from parity import __version__
+from parity.plain import plain
+
+__all__ = ["Client", "GitHubError"]
+
+_VERSION = "2022-11-28"
+# Seconds to connect, and between two bytes of an answer.
+_TIMEOUT = (10.0, 30.0)
+# Between two requests that change something, and after a secondary limit that does not say when to come back: as
+# GitHub asks in its "Best practices for using the REST API" and "Rate limits for the REST API".
+_BETWEEN_WRITES = 1.0
+_SECONDARY = 60.0
+# An issue has at most some thousands of comments, a hundred to a page; more pages than this is a loop.
+_MOST_PAGES = 1000
+_MOST_HOPS = 3
+_MOST_TRIES = 6
+_REDIRECTS = (301, 302, 307, 308)
+_REPEATABLE = ("GET", "PATCH", "PUT", "DELETE")
+
+
+class GitHubError(Exception):
+    """A request that did not succeed, in one line.
+
+    Attributes:
+        status: of the answer; None if there was none.
+        message: GitHub's own words, or what went wrong on the way; one printable line.
+        uncertain: the request may have been carried out all the same; look before you repeat it.
+    """
+
+    def __init__(self, what: str, status: int | None, message: str, uncertain: bool = False) -> None:
+        self.status = status
+        self.message = plain(message, 300)
+        self.uncertain = uncertain
+        super().__init__(f"{what}: {f'{status} ' if status else ''}{self.message}")
+
+
+class _Bearer(AuthBase):
+    """The token. As an `auth` object it is put on last, and no .netrc takes its place."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._token:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An answer that GitHub may say is still right (304), which costs nothing of the rate limit."""
+
+    etag: str
+    content: Any
+    next_page: str | None
+
+
+class Client:
+    """Requests to one API with one token; not for several threads.
+
+    Args:
+        api_url: as in GITHUB_API_URL.
+        token: may be empty.
+        budget: seconds that waiting and repeated requests may take, all requests of this client together.
+        clock: seconds, monotonic.
+        now: seconds since 1970, where an answer has no date.
+        sleep: waits for that many seconds.
+
+    Raises:
+        GitHubError: the address or the token can't be one.
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        token: str = "",
+        *,
+        budget: float = 180.0,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if urlsplit(api_url).scheme not in ("http", "https") or not urlsplit(api_url).hostname:
+            raise GitHubError("GITHUB_API_URL", None, f"{api_url!r} is no address")
+        # Checked here because http.client would repeat a header that can't be sent in its own message.
+        if not re.fullmatch(r"[!-~]*", token):
+            raise GitHubError("token", None, "holds characters that no token has")
+        self._url = api_url.rstrip("/")
+        self._budget, self._spent = budget, 0.0
+        self._clock, self._now, self.sleep = clock, now, sleep
+        self._known: dict[str, _Known] = {}
+        self._last_write = -math.inf
+        self._session = requests.Session()
+        self._session.auth = _Bearer(token)
+        # requests itself reads REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE, which go before this one.
+        self._session.verify = os.environ.get("SSL_CERT_FILE") or True
+        self._session.headers.update(
+            {
+                "Accept": "application/vnd.github+json",
+                "User-Agent": f"parity-action/{__version__}",
+                "X-GitHub-Api-Version": _VERSION,
+            }
+        )
+
+    def get(self, path: str, **query: str | int) -> Any:
+        """What is at `path`, such as `/repos/org/project/pulls/7`.
+
+        Raises:
+            GitHubError: there is no answer, or it is an error.
+        """
+        return self._get(path, query).content
+
+    def pages(self, path: str, **query: str | int) -> Iterator[Any]:
+        """Each entry of a list, over all its pages.
+
+        Raises:
+            GitHubError: as `get`, or what came is no list.
+        """
+        at: str | None = path
+        asked: dict[str, str | int] = {"per_page": 100, **query}
+        for _ in range(_MOST_PAGES):
+            if at is None:
+                return
+            found = self._get(at, asked)
+            if not isinstance(found.content, list):
+                raise GitHubError(f"GET {path}", None, "GitHub answered with no list")
+            yield from found.content
+            at, asked = found.next_page, {}
+        raise GitHubError(f"GET {path}", None, f"more than {_MOST_PAGES} pages")
+
+    def post(self, path: str, body: dict[str, Any], *, repeatable: bool = False) -> Any:
+        """Make something.
+
+        Args:
+            path: where.
+            body: of what.
+            repeatable: to make it twice does no harm, so that it may be asked for again after no answer.
+
+        Raises:
+            GitHubError: as `get`; `uncertain` if it may have been made.
+        """
+        return self._request("POST", path, body=body, repeatable=repeatable)[1]
+
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Change something.
+
+        Raises:
+            GitHubError: as `get`.
+        """
+        return self._request("PATCH", path, body=body)[1]
+
+    def delete(self, path: str) -> None:
+        """Remove something; it is no error if it is gone already.
+
+        Raises:
+            GitHubError: as `get`.
+        """
+        try:
+            self._request("DELETE", path)
+        except GitHubError as error:
+            if error.status not in (404, 410):
+                raise
+
+    def login(self) -> str | None:
+        """Whose the token is; None if that can't be asked, as with tokens of a workflow or an app.
+
+        Raises:
+            GitHubError: as `get`, other than for that.
+        """
+        try:
+            found = self.get("/user")
+        except GitHubError as error:
+            if error.status in (403, 404):
+                return None
+            raise
+        return str(found["login"]) if isinstance(found, dict) and "login" in found else None
+
+    def _get(self, path: str, query: dict[str, str | int]) -> _Known:
+        key = requests.Request("GET", self._address(path), params=query).prepare().url or path
+        known = self._known.get(key)
+        headers = {"If-None-Match": known.etag} if known else {}
+        response, content = self._request("GET", path, query=query, headers=headers)
+        if response.status_code == 304 and known:
+            return known
+        found = _Known(response.headers.get("ETag", ""), content, response.links.get("next", {}).get("url"))
+        if found.etag:
+            self._known[key] = found
+        return found
+
+    def _address(self, path: str) -> str:
+        if path.startswith("/"):
+            return self._url + path
+        # A link in an answer must not lead the token elsewhere.
+        if _origin(path) != _origin(self._url):
+            raise GitHubError("GitHub", None, f"a link leads to another host: {path}")
+        return path
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str | int] | None = None,
+        body: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        repeatable: bool = False,
+    ) -> tuple[requests.Response, Any]:
+        """The answer and what it holds, if it is a success; asks again where GitHub's rules allow it."""
+        what = f"{method} {path}"
+        repeatable = repeatable or method in _REPEATABLE
+        limits = 0
+        for attempt in range(1, _MOST_TRIES + 1):
+            began = self._clock()
+            try:
+                response = self._send(method, self._address(path), query, body, headers or {})
+                if response.status_code < 400:
+                    return response, self._content(response, what)
+                error = GitHubError(what, response.status_code, _message(response), response.status_code >= 500)
+                wait = self._limit(response, limits)
+                limits += wait is not None
+            except GitHubError as failure:
+                error, wait = failure, None
+            except requests.RequestException as failure:
+                error = GitHubError(what, None, _told(failure), not _never_sent(failure))
+                # Nothing was sent, so that it can't be done twice; a certificate stays what it is.
+                again = not error.uncertain and not isinstance(failure, requests.exceptions.SSLError)
+                wait = 2.0 ** (attempt - 1) if again else None
+            if wait is None:
+                if not (error.uncertain and repeatable):
+                    raise error
+                wait = 2.0 ** (attempt - 1)
+            self._spent += self._clock() - began
+            left = self._budget - self._spent
+            if attempt == _MOST_TRIES or wait > left:
+                raise GitHubError(what, error.status, f"{error.message} ({_gave_up(wait, left)})", error.uncertain)
+            self.sleep(wait)
+            self._spent += wait
+        raise AssertionError("the last try returns or raises")
+
+    def _send(
+        self, method: str, address: str, query: dict[str, str | int] | None, body: Any, headers: dict[str, str]
+    ) -> requests.Response:
+        """One exchange, and where it leads. requests would make a GET of a redirected POST."""
+        for _ in range(_MOST_HOPS):
+            early = self._last_write + _BETWEEN_WRITES - self._clock()
+            if method != "GET" and early > 0:
+                self.sleep(early)
+            try:
+                response = self._session.request(
+                    method,
+                    address,
+                    params=query,
+                    json=body,
+                    headers=headers,
+                    timeout=_TIMEOUT,
+                    allow_redirects=False,
+                )
+            finally:
+                if method != "GET":
+                    self._last_write = self._clock()
+            if response.status_code not in _REDIRECTS:
+                return response
+            address, query = self._address(urljoin(address, response.headers.get("Location", ""))), None
+        raise GitHubError(f"{method} {address}", None, "redirected again and again")
+
+    def _limit(self, response: requests.Response, before: int) -> float | None:
+        """Seconds to wait if the answer is about a rate limit; None if it is about something else."""
+        if response.status_code not in (403, 429):
+            return None
+        after = response.headers.get("Retry-After", "").strip()
+        if after.isdecimal():
+            return float(after)
+        if response.headers.get("X-RateLimit-Remaining") == "0":
+            reset = response.headers.get("X-RateLimit-Reset", "")
+            if reset.isdecimal():
+                # One second more, for both are whole seconds.
+                return max(0.0, float(reset) - self._date(response)) + 1.0
+        text = response.text.lower()
+        if response.status_code == 429 or "rate limit" in text or "abuse detection" in text:
+            return _SECONDARY * 2.0**before
+        return None
+
+    def _date(self, response: requests.Response) -> float:
+        """The server's own time, which the reset is in, whatever this machine's clock says."""
+        try:
+            return parsedate_to_datetime(response.headers["Date"]).replace(tzinfo=UTC).timestamp()
+        except (KeyError, ValueError):
+            return self._now()
+
+    def _content(self, response: requests.Response, what: str) -> Any:
+        if response.status_code == 204 or not response.content:
+            return None
+        try:
+            return json.loads(response.content)
+        except (ValueError, RecursionError):
+            raise GitHubError(what, None, "GitHub's answer is not JSON", uncertain=True) from None
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _message(response: requests.Response) -> str:
+    """GitHub's words; a validation says in `errors` what it is about."""
+    try:
+        body = json.loads(response.content)
+        errors = [e.get("message") or e.get("code") if isinstance(e, dict) else e for e in body.get("errors", [])]
+        return ": ".join(str(text) for text in [body["message"], *errors] if text)
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+        return str(response.reason or "no message")
+
+
+def _told(failure: requests.RequestException) -> str:
+    """What went wrong on the way, without the exception's own text, which may repeat headers."""
+    if isinstance(failure, requests.Timeout):
+        return "no answer in time"
+    if isinstance(failure, requests.exceptions.SSLError):
+        return "the certificate is not trusted; REQUESTS_CA_BUNDLE or SSL_CERT_FILE names another authority's"
+    if isinstance(failure, requests.exceptions.ProxyError):
+        return "the proxy did not let it through"
+    if isinstance(failure, requests.ConnectionError):
+        return "no connection" if _never_sent(failure) else "the connection was lost"
+    return type(failure).__name__
+
+
+def _never_sent(failure: requests.RequestException) -> bool:
+    if isinstance(failure, requests.ConnectTimeout | requests.exceptions.SSLError | requests.exceptions.ProxyError):
+        return True
+    return "NewConnectionError" in repr(failure) or "NameResolutionError" in repr(failure)
+
+
+def _gave_up(wait: float, left: float) -> str:
+    if wait > left:
+        return f"not asked again: that would take {wait:.0f} s more, and {max(left, 0):.0f} s are left for it"
+    return f"asked {_MOST_TRIES} times"
