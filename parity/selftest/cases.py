@@ -1,22 +1,22 @@
 """What is tried: every fault under every layout that it applies to, and correct layouts over several seeds."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from parity.layout import Layout
 from parity.train.faults import FAULTS, Fault
 
-__all__ = ["CLEAN", "Case", "clean_suite", "fault_cases", "fault_suite"]
+__all__ = ["CLEAN", "Case", "clean_suite", "fault_cases", "fault_suite", "label"]
 
 _MICRO_BATCHES = {"micro_batch": 2, "accumulate": 2}
-QWEN: Mapping[str, Any] = {"embedded": "qwen3", "tie_embeddings": True, "bias": True, **_MICRO_BATCHES}
-DEEPSEEK: Mapping[str, Any] = {"embedded": "deepseek_v4", "layers": 3, "heads": 8, "kv_heads": 1, **_MICRO_BATCHES}
+_QWEN: Mapping[str, Any] = {"embedded": "qwen3", "tie_embeddings": True, "bias": True, **_MICRO_BATCHES}
+_DEEPSEEK: Mapping[str, Any] = {"embedded": "deepseek_v4", "layers": 3, "heads": 8, "kv_heads": 1, **_MICRO_BATCHES}
 
 CLEAN: Mapping[str, tuple[Mapping[str, Any], tuple[Layout, ...]]] = {
     "qwen3": (
-        QWEN,
+        _QWEN,
         (
             Layout(tp=2),
             Layout(tp=3),
@@ -30,7 +30,7 @@ CLEAN: Mapping[str, tuple[Mapping[str, Any], tuple[Layout, ...]]] = {
         ),
     ),
     "deepseek_v4": (
-        DEEPSEEK,
+        _DEEPSEEK,
         (
             Layout(dp=2),
             Layout(fsdp=2),
@@ -79,12 +79,10 @@ def fault_cases(quick: bool = False, names: Iterable[str] = ()) -> tuple[Case, .
     faults.sort(key=lambda fault: (fault.mutation[0] == "C", int(fault.mutation[1:])))
     if not quick:
         return tuple(Case(fault, layout) for fault in faults for layout in fault.layouts)
-    first = {fault.mutation: fault for fault in reversed(faults)}
-    return tuple(
-        Case(fault, min(fault.layouts, key=lambda layout: layout.world_size))
-        for fault in faults
-        if first[fault.mutation] is fault
-    )
+    first: dict[str, Fault] = {}
+    for fault in faults:
+        first.setdefault(fault.mutation, fault)
+    return tuple(Case(fault, min(fault.layouts, key=lambda layout: layout.world_size)) for fault in first.values())
 
 
 def fault_suite(cases: Iterable[Case], *, steps: int, seed: int, dtype: str) -> dict[str, Any]:
@@ -145,8 +143,3 @@ def _suite(name: str, legs: dict[str, Any], compare: list[dict[str, Any]], steps
         "legs": legs,
         "compare": compare,
     }
-
-
-def candidates(suite: Mapping[str, Any]) -> Iterator[str]:
-    """The names of the legs in question."""
-    return (item["candidate"] for item in suite["compare"])

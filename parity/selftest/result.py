@@ -42,7 +42,7 @@ class FaultRun(Model):
 
     @property
     def caught(self) -> bool:
-        """Whether it is what it should be: for a mistake not green, for a control as it says."""
+        """Whether the verdict is the one that the catalogue says it should be."""
         return self.verdict == self.expected
 
     @property

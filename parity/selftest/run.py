@@ -76,14 +76,13 @@ def _run(out: Path, content: dict[str, Any], slots: Slots, on_leg: Callable[[str
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # JSON is YAML
     suite = load(path)
     plan, _ = prepare(suite, folder=path.parent, out=out, slots=slots, reproduce=f"parity run {path}")
-    names = plan.only
     ended = 0
 
     def take(event: Event) -> None:
         nonlocal ended
         if isinstance(event, LegFinished):
             ended += 1
-            on_leg(out.name, ended, len(names))
+            on_leg(out.name, ended, len(plan.only))
 
     run_legs(plan, take)
     return plan.directory
