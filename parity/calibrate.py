@@ -10,7 +10,8 @@ import numpy as np
 from parity.allowed import choose_profile
 from parity.checks.comparison import Comparison
 from parity.checks.control import check as judge_controls
-from parity.checks.noise import horizon, noise_floor, sane_legs
+from parity.checks.drift import mean_noise
+from parity.checks.noise import horizon, noise_floor
 from parity.checks.outcome import Status
 from parity.errors import UsageError
 from parity.judge import read_legs
@@ -146,20 +147,14 @@ def bounds_of(comparison: Comparison) -> Iterator[Calibrated]:
             continue
         relative = (floor / gap.scale)[shown]
         later = relative[1:]
-        least = comparison.profile.least_floor
         worst = int(np.argmax(later)) + 1 if later.size else 0
-        means = [
-            float(theirs.relative[1:][theirs.finite[1:]].mean())
-            for leg in sane_legs(comparison)
-            if (theirs := comparison.gap_of(metric, leg)) is not None
-            and (theirs := theirs.until(end)) is not None
-            and theirs.finite[1:].any()
-        ]
+        until = gap.until(end)
+        mean = None if until is None else mean_noise(comparison, until)
         yield Calibrated(
             metric=metric,
             first_rtol=_up(comparison.k * relative[0]),
             rtol=_up(comparison.k * later.max()) if later.size else None,
-            mean_rtol=_up(comparison.k * max([*means, least])) if means else None,
+            mean_rtol=None if mean is None else _up(comparison.k * max(mean, comparison.profile.least_floor)),
             first=float(relative[0]),
             worst=float(relative[worst]),
             worst_step=int(gap.steps[shown[worst]]),
