@@ -11,6 +11,7 @@ from parity.checks.words import number, plural
 
 __all__ = [
     "CONSTANT",
+    "WORDS",
     "constant_logged",
     "forward",
     "judged",
@@ -21,6 +22,8 @@ __all__ = [
     "scaled_loss",
     "weighted",
 ]
+
+WORDS = {"loss": "loss", "grad_norm": "gradient norm"}
 
 # A constant is one if it holds to so much of itself, over steps at which the loss moves by ten times as much.
 CONSTANT = 1e-3
@@ -189,7 +192,7 @@ def constant_logged(facts: Facts, metric: str) -> str:
     if metric == "grad_norm" and value > 0:
         what = "a norm that is taken after clipping"
     return (
-        f"the {_NAMES[metric]} that {facts.candidate.name} logs is {number(value)} at all"
+        f"the {WORDS[metric]} that {facts.candidate.name} logs is {number(value)} at all"
         f" {plural(gap.steps.size, 'step')}; looks like {what}"
     )
 
@@ -210,9 +213,6 @@ def own_loss(facts: Facts) -> str:
     told = ", ".join(number(one) for one in first[0, :4].tolist()) + (", …" if first.shape[1] > 4 else "")
     told += f" at step {int(gap.steps[known][0])}"
     return f"{told}, whose {how} is the baseline's" if how else told
-
-
-_NAMES = {"loss": "loss", "grad_norm": "gradient norm"}
 
 
 def judged(facts: Facts, metric: str) -> Gap | None:

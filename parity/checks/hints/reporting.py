@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.checks.hints.facts import Facts, median, values_agree
-from parity.checks.hints.losses import CONSTANT, constant_logged, own_loss
+from parity.checks.hints.losses import CONSTANT, WORDS, constant_logged, own_loss
 from parity.checks.hints.sizes import match, ratio_text
 from parity.checks.parameters import apart, common_steps
 from parity.checks.words import number, plural
@@ -13,7 +13,6 @@ __all__ = ["told"]
 
 # Checks that read nothing but what was logged.
 _OF_LOGS = {"loss", "grad_norm", "forward", "drift", "control", "norm_consistent", "trained", "finite"}
-_WORDS = {"loss": "loss", "grad_norm": "gradient norm"}
 # A loss that is off by no more than so many times what the gradients are may be why these are off.
 _CLEAR = 10.0
 
@@ -31,7 +30,7 @@ def told(facts: Facts) -> str:
     hashed = _equal_weights(facts)
     weights = f", and the weights of {plural(hashed, 'parameter')} are equal to the last bit" if hashed else ""
     count = plural(len(facts.gradients.parameters), "parameter")
-    names = " and ".join(_WORDS[metric] for metric in metrics)
+    names = " and ".join(WORDS[metric] for metric in metrics)
     how = "; ".join(_how(facts, metric) for metric in metrics)
     clipped = "; whether clipping by it trains otherwise, these steps do not tell" if "grad_norm" in metrics else ""
     return (

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from parity.checks.hints.facts import Facts
 from parity.checks.words import plural
 
-__all__ = ["PREFERRED", "Whose", "whose"]
+__all__ = ["PREFERRED", "Whose", "is_bias", "whose"]
 
 _OWNERS = {
     "connections": "the hyper-connections'",
