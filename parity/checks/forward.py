@@ -13,7 +13,10 @@ UNSURE = "a wrong forward, or different initial weights or data"
 
 
 def check(comparison: Comparison) -> Outcome:
-    """Compare the loss of the first step only, against the bound for the first step, which noise never widens."""
+    """Compare the loss of the first step only, against the bound for the first step.
+
+    No control widens it, and a perturbed leg by no more than `DOUBT`: nothing has amplified rounding yet.
+    """
     gap = comparison.gap("loss")
 
     def outcome(status: Status, reason: str, *gaps: MetricGap, required: bool = True) -> Outcome:

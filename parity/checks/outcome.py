@@ -84,12 +84,13 @@ class ParameterGap:
     Attributes:
         name, group: the parameter, and the kind of parameter it is.
         step: the step.
-        distance: L2 norm of the difference, over that of the baseline.
+        distance: L2 norm of the difference, over that of the baseline or, where this is next to nothing, over 1e-4 of
+            the whole model's.
         ratio: exact norm in the candidate over that in the baseline.
         cosine: of the angle between the two.
         share: part of the whole model's squared error.
         allowed: distance that was allowed.
-        times_floor: distance in units of the control's; None without a control.
+        times_floor: distance in units of the measured noise floor; None if not measured.
     """
 
     name: str

@@ -13,7 +13,8 @@ from parity.checks.words import number, plural
 
 __all__ = ["attribution", "judge", "measure"]
 
-# Noise of two runs is independent, so that their distance is about that of each to the baseline.
+# Noise of two runs is independent, so that their distance is about that of each to the baseline; `_accomplice` says
+# what was measured.
 _IN_COMMON = 0.2
 
 # A step stands out as a spike when its gap is ten times the median gap of the run.
