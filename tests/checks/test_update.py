@@ -29,3 +29,12 @@ def test_a_first_update_too_small_by_a_third_is_found_though_gradients_agree() -
     pair = comparison(candidate)
     assert gradients.check(pair).status is Status.PASS
     assert_fails(update.check(pair), "ratio 0.7463")
+
+
+def test_a_parameter_that_is_not_updated_at_all_is_found_however_noisy_its_updates_are() -> None:
+    candidate, moved = tp3(), tp3()
+    candidate.updates = {0: {**MODEL, "norm.weight": 0 * MODEL["norm.weight"]}}
+    # One ulp moves this parameter's update by a fifth, eight times which is more than all of it.
+    moved.updates = {0: {**MODEL, "norm.weight": 1.2 * MODEL["norm.weight"]}}
+    perturbed = comparison(moved).candidate
+    assert_fails(update.check(comparison(candidate, perturbed=(perturbed,))), "updates of norm.weight are exactly 0")
