@@ -33,3 +33,17 @@ def test_groups_of_names_that_frameworks_give(name: str, group: str) -> None:
 def test_a_gate_beside_an_up_is_half_of_a_gated_mlp_and_no_router() -> None:
     names = ["layers.0.mlp.gate.weight", "layers.0.mlp.up.weight", "layers.1.mlp.gate.weight"]
     assert [group_of(name, names) for name in names] == ["mlp", "mlp", "router"]
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("layers.0.mlp.gate.bias", "mlp"),
+        ("layers.0.moe.shared.gate.weight", "shared experts"),
+        ("layers.0.moe.shared.up.weight", "shared experts"),
+        ("layers.0.moe.gate.bias", "router"),
+    ],
+)
+def test_a_bias_beside_an_up_and_shared_experts_are_of_the_group_of_their_weights(name: str, group: str) -> None:
+    names = ["layers.0.mlp.up.weight", "layers.0.moe.shared.up.weight", name]
+    assert group_of(name, names) == group

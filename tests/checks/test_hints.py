@@ -1,416 +1,66 @@
 """What a difference looks like: a drawn fault of each mutation class, and differences that look like nothing."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from parity.checks import run_checks
-from parity.checks.comparison import Comparison, Leg
-from parity.checks.groups import group_of
 from parity.checks.hints import MOST_HINTS, hints, reporting_bug
 from parity.checks.hints.sizes import Size, match
 from parity.layout import Layout
-from parity.records.record import Batch, LegRecords, RankRecord
+from parity.records.record import LegRecords, RankRecord
+from tests.checks.faults import (
+    c2_bf16,
+    c3_nan,
+    frozen_in_one,
+    later_layers_agree,
+    m1_row_bias,
+    m2_log_tp,
+    m3_heads,
+    m4_norms,
+    m4_router,
+    m4_same_part_everywhere,
+    m5_last_not_synced,
+    m5_never_averaged,
+    m5_summed,
+    m6_over_ep,
+    m6_times_ep,
+    m7_last_micro_batch,
+    m8_at_every_stage,
+    m8_tokens,
+    m9_mean_of_means,
+    m10_counted_twice,
+    m10_local_shard,
+    m10_over_micro_batches,
+    m10_own_experts,
+    m11_tied,
+    m12_auxiliary,
+    m12_router_over_dp,
+    m13_positions,
+    m14_copies,
+    m14_shards,
+    m15_ahead,
+    m15_other,
+    m15_same,
+    m15_unknown,
+    m16_adam,
+    m16_decay,
+    m16_skipped,
+    m16_state,
+    m18_own,
+    m18_own_alone,
+    m18_placeholder,
+    m18_summed,
+    m19_frozen,
+    only_in_candidate,
+    total,
+)
+from tests.checks.pairs import EXPERTS, LAYOUTS, MODEL, Pair, gradients, pair, scaled, shaken
 from tests.drawing import LOSS, NORM, compare, curve, noisy
 from tests.drawing import leg as drawn_leg
-from tests.records.drawing import ADAMW, Drawn, draw, split
-
-Tensors = dict[str, NDArray[np.float64]]
-
-SHAPES = {
-    "embed.weight": (31, 8),
-    "layers.0.attention.q.weight": (16, 8),
-    "layers.0.attention.q.bias": (16,),
-    "layers.0.attention_norm.weight": (8,),
-    "layers.0.moe.experts.up": (4, 6, 8),
-    "layers.0.moe.experts.down": (4, 8, 6),
-    "layers.0.moe.gate.weight": (4, 8),
-    "layers.1.attention.q.weight": (16, 8),
-    "layers.1.attention.q.bias": (16,),
-    "layers.1.attention_norm.weight": (8,),
-    "layers.1.mlp.up.weight": (12, 8),
-    "norm.weight": (8,),
-}
-MODEL: Tensors = {
-    name: np.random.default_rng(at).normal(size=shape) for at, (name, shape) in enumerate(SHAPES.items())
-}
-EXPERTS = [name for name in MODEL if "experts" in name]
-ROUTER = "layers.0.moe.gate.weight"
-NORMS = [name for name in MODEL if "norm" in name]
-ATTENTION = [name for name in MODEL if "attention.q" in name]
-LAYER_0 = [name for name in MODEL if name.startswith("layers.0")]
-
-LAYOUTS = {
-    "dp2": Layout(dp=2),
-    "fsdp4": Layout(fsdp=4),
-    "tp2": Layout(tp=2),
-    "pp2": Layout(pp=2),
-    "ep2": Layout(dp=2, ep=2),
-    "cp2": Layout(cp=2),
-}
-
-
-def part(value: NDArray[np.float64], parts: int) -> list[Any]:
-    sizes = [value.shape[0] // parts + (rank < value.shape[0] % parts) for rank in range(parts)]
-    return split(value, 0, sizes)
-
-
-def laid_out(name: str) -> Drawn:
-    """A leg of correct records under one of the layouts."""
-    if name == "dp2":
-        return Drawn(coordinates=[{"dp": rank} for rank in range(2)])
-    if name == "fsdp4":
-        return Drawn(
-            coordinates=[{"fsdp": rank} for rank in range(4)],
-            boxes={n: part(value, 4) for n, value in MODEL.items()},
-            split={n: {0: "fsdp"} for n in MODEL},
-        )
-    if name == "tp2":
-        cut = [*ATTENTION, "layers.1.mlp.up.weight", "embed.weight"]
-        return Drawn(coordinates=[{"tp": 0}, {"tp": 1}], boxes={n: part(MODEL[n], 2) for n in cut})
-    if name == "pp2":
-        first = {"embed.weight", *LAYER_0}
-        owners = {n: {0} if n in first else {1} for n in MODEL}
-        return Drawn(coordinates=[{"pp": 0}, {"pp": 1}], owners=owners, layers=[(0,), (1,)])
-    if name == "ep2":
-        return Drawn(
-            coordinates=[{"dp": rank, "ep": rank} for rank in range(2)],
-            boxes={n: part(MODEL[n], 2) for n in EXPERTS},
-            experts=[{"layers.0.moe.experts": (0, 1)}, {"layers.0.moe.experts": (2, 3)}],
-        )
-    return Drawn(coordinates=[{"cp": 0}, {"cp": 1}])
-
-
-@dataclass
-class Pair:
-    """A baseline and a candidate to be broken: their records and curves."""
-
-    name: str
-    baseline: Drawn
-    candidate: Drawn
-    curves: dict[str, NDArray[np.float64]] = field(default_factory=lambda: {"loss": LOSS, "grad_norm": NORM})
-    changed: Callable[[LegRecords], LegRecords] = field(default=lambda records: records)
-    grouped: Callable[[LegRecords], LegRecords] = field(default=lambda records: records)
-    known: bool = True
-
-    def compared(self, **more: Any) -> Comparison:
-        ranks = len(self.candidate.coordinates)
-        dealt = LAYOUTS[self.name].dp * LAYOUTS[self.name].fsdp
-        if self.known and not self.candidate.batches:
-            whole = {step: Batch(1000 + step, 4, 2) for step in range(20)}
-            self.baseline.batches = {0: whole}
-            # The hashes of what ranks were dealt add up to the whole's.
-            mine = (
-                [
-                    {
-                        s: Batch(b.hash - 7 if not r else 7 // (dealt - 1) if dealt == 2 else r, 4 // dealt, 2)
-                        for s, b in whole.items()
-                    }
-                    for r in range(dealt)
-                ]
-                if dealt > 1
-                else [whole]
-            )
-            if dealt == 4:
-                mine[0] = {s: Batch(b.hash - 6, 1, 2) for s, b in whole.items()}
-            self.candidate.batches = {rank: mine[rank % dealt] for rank in range(ranks)}
-        base = Leg(
-            "base", drawn_leg("base", loss=LOSS, grad_norm=NORM).curves, Layout(), self.grouped(draw(self.baseline))
-        )
-        curves = drawn_leg(self.name, **self.curves).curves
-        other = Leg(self.name, curves, LAYOUTS[self.name], self.changed(self.grouped(draw(self.candidate))))
-        return compare(base, other, steps=20, **more)
-
-    def said(self) -> tuple[str, ...]:
-        comparison = self.compared()
-        return hints(comparison, run_checks(comparison))
-
-
-def pair(name: str) -> Pair:
-    def leg(drawn: Drawn) -> Drawn:
-        drawn.weights = MODEL
-        drawn.gradients = {0: MODEL, 1: MODEL}
-        drawn.updates = {0: MODEL, 1: MODEL}
-        drawn.optimizer = {**ADAMW, "betas": "[0.9, 0.999]"}
-        return drawn
-
-    return Pair(name, leg(Drawn()), leg(laid_out(name)))
-
-
-def scaled(names: Mapping[str, float] | list[str], factor: float = 1.0) -> Tensors:
-    factors = names if isinstance(names, Mapping) else dict.fromkeys(names, factor)
-    return {name: value * factors.get(name, 1.0) for name, value in MODEL.items()}
-
-
-def shaken(size: float, names: list[str] | None = None, seed: int = 1) -> Tensors:
-    """The model with noise of a relative size, in some parameters or in all."""
-    made = {}
-    for at, (name, value) in enumerate(MODEL.items()):
-        noise = np.random.default_rng(seed + at).normal(size=value.shape)
-        scale = size * np.linalg.norm(value) / np.linalg.norm(noise)
-        made[name] = value + scale * noise if names is None or name in names else value
-    return made
-
-
-def gradients(of: Pair, whole: Tensors) -> None:
-    of.candidate.gradients = {0: whole, 1: MODEL}
-
-
-def in_pieces(of: Pair, names: list[str], mean: bool = False) -> None:
-    """Each rank is left with its own addend of these gradients."""
-    ranks = len(of.candidate.coordinates)
-    for at, name in enumerate(names):
-        noise = np.random.default_rng(100 + at).normal(size=(ranks, *MODEL[name].shape))
-        addends = (MODEL[name] if mean else MODEL[name] / ranks) + noise - noise.mean(0)
-        for rank in range(ranks):
-            of.candidate.own[(rank, "gradients", name)] = addends[rank]
-
-
-def first_loss(of: Pair, factor: float) -> None:
-    of.curves["loss"] = LOSS * factor
-
-
-# One drawn fault each.
-
-
-def m1_row_bias(of: Pair) -> None:
-    first_loss(of, 1.001)
-    gradients(of, shaken(0.45))
-
-
-def m2_log_tp(of: Pair) -> None:
-    of.curves["loss"] = LOSS + np.log(2)
-
-
-def m3_heads(of: Pair) -> None:
-    first_loss(of, 1.002)
-    gradients(of, {**shaken(0.1), **{n: v for n, v in shaken(1.2, ATTENTION).items() if n in ATTENTION}})
-
-
-def m4_norms(of: Pair) -> None:
-    in_pieces(of, NORMS)
-
-
-def m4_router(of: Pair) -> None:
-    in_pieces(of, [ROUTER])
-
-
-def m4_same_part_everywhere(of: Pair) -> None:
-    gradients(of, {**MODEL, **{n: v for n, v in shaken(0.5).items() if n in NORMS}})
-
-
-def m5_summed(of: Pair) -> None:
-    gradients(of, scaled(list(MODEL), 2.0))
-
-
-def m5_never_averaged(of: Pair) -> None:
-    in_pieces(of, list(MODEL), mean=True)
-
-
-def m5_last_not_synced(of: Pair) -> None:
-    for name, value in MODEL.items():
-        for rank in range(2):
-            noise = np.random.default_rng(rank).normal(size=value.shape)
-            of.candidate.own[(rank, "gradients", name)] = value + 0.5 * noise
-
-
-def m6_times_ep(of: Pair) -> None:
-    gradients(of, scaled(EXPERTS, 2.0))
-
-
-def m6_over_ep(of: Pair) -> None:
-    gradients(of, scaled(EXPERTS, 0.5))
-
-
-def m7_last_micro_batch(of: Pair) -> None:
-    first = {"embed.weight", *LAYER_0}
-    half = {n: v / 2 + (shaken(0.5)[n] - v) for n, v in MODEL.items()}
-    gradients(of, {n: half[n] if n in first else v for n, v in MODEL.items()})
-
-
-def m8_at_every_stage(of: Pair) -> None:
-    gradients(of, scaled(["embed.weight", *LAYER_0], 0.5))
-
-
-def m8_tokens(of: Pair) -> None:
-    gradients(of, scaled(list(MODEL), 113.0))
-
-
-def m9_mean_of_means(of: Pair) -> None:
-    first_loss(of, 1.002)
-    gradients(of, shaken(0.1))
-
-
-def total(names: list[str] | None = None) -> float:
-    return float(np.sqrt(sum((MODEL[n] ** 2).sum() for n in names or list(MODEL))))
-
-
-def logged(of: Pair, norm: float) -> None:
-    of.candidate.grad_norms = {rank: {0: norm, 1: norm} for rank in range(len(of.candidate.coordinates))}
-
-
-def m10_local_shard(of: Pair) -> None:
-    own = [MODEL[n][: box[0][1][0]] for n, box in of.candidate.boxes.items()]
-    logged(of, float(np.sqrt(sum((value**2).sum() for value in own))))
-
-
-def m10_counted_twice(of: Pair) -> None:
-    whole = [n for n in MODEL if n not in of.candidate.boxes]
-    logged(of, float(np.sqrt(total() ** 2 + total(whole) ** 2)))
-
-
-def m10_own_experts(of: Pair) -> None:
-    missing = sum((MODEL[n][2:] ** 2).sum() for n in EXPERTS)
-    logged(of, float(np.sqrt(total() ** 2 - missing)))
-
-
-def m10_over_micro_batches(of: Pair) -> None:
-    logged(of, 2 * total())
-
-
-def m11_tied(of: Pair) -> None:
-    of.candidate.owners["embed.weight"] = {0, 1}
-    in_pieces(of, ["embed.weight"])
-
-
-def m12_router_over_dp(of: Pair) -> None:
-    gradients(of, scaled([ROUTER], 0.5))
-
-
-def m12_auxiliary(of: Pair) -> None:
-    gradients(of, {**shaken(1e-2, [n for n in LAYER_0 if n not in EXPERTS]), ROUTER: shaken(0.5)[ROUTER]})
-
-
-def m13_positions(of: Pair) -> None:
-    first_loss(of, 1.002)
-    gradients(of, shaken(0.6))
-
-
-def m14_copies(of: Pair) -> None:
-    for name, value in MODEL.items():
-        of.candidate.own[(1, "weights", name)] = value + 1
-
-
-def m14_shards(of: Pair) -> None:
-    of.candidate.weights = {n: v + 1 if n in of.candidate.boxes else v for n, v in MODEL.items()}
-
-
-def m15_ahead(of: Pair) -> None:
-    mine = [{s: Batch(1000 * (rank + 1) + s * s, 2, 2) for s in range(21)} for rank in range(2)]
-    whole = {s: Batch(mine[0][s].hash + mine[1][s].hash, 4, 2) for s in range(20)}
-    of.known = False
-    of.baseline.batches = {0: whole}
-    of.candidate.batches = {
-        0: {s: mine[0][s] for s in range(20)},
-        1: {s: mine[1][s + 1] for s in range(20)},
-    }
-
-
-def m15_same(of: Pair) -> None:
-    m15_ahead(of)
-    of.candidate.batches[1] = of.candidate.batches[0]
-
-
-def m15_other(of: Pair) -> None:
-    m15_ahead(of)
-    of.candidate.batches[1] = {step: Batch(31 * step + 5, 2, 2) for step in range(20)}
-
-
-def m15_unknown(of: Pair) -> None:
-    of.known = False
-    first_loss(of, 1.003)
-    gradients(of, shaken(2.0))
-
-
-def m16_adam(of: Pair) -> None:
-    of.candidate.updates = {step: scaled(list(MODEL), np.sqrt(1.999) / 1.9) for step in (0, 1)}
-
-
-def m16_skipped(of: Pair) -> None:
-    of.candidate.updates = {step: scaled(NORMS, 0.0) for step in (0, 1)}
-
-
-def m16_decay(of: Pair) -> None:
-    matrices = [n for n in MODEL if MODEL[n].ndim > 1]
-    noise = shaken(0.05, seed=50)
-    twice = {n: noise[n] if n in matrices else v for n, v in MODEL.items()}
-    of.candidate.updates = {0: twice, 1: twice}
-    of.curves["loss"] = np.concatenate([LOSS[:1], LOSS[1:] * 1.01])
-
-    def grouped(records: LegRecords) -> LegRecords:
-        def groups(of_rank: Any) -> Any:
-            one = of_rank.optimizer[0]
-            free = tuple(n for n in one.parameters if n not in matrices)
-            held = tuple(n for n in one.parameters if n in matrices)
-            return (
-                replace(one, parameters=held),
-                replace(one, parameters=free, settings={**one.settings, "weight_decay": 0.0}),
-            )
-
-        return LegRecords(tuple(replace(rank, optimizer=groups(rank)) for rank in records.ranks))
-
-    of.grouped = grouped
-
-
-def m16_state(of: Pair) -> None:
-    of.candidate.gradients = {0: MODEL, 1: shaken(0.3, [ROUTER, *EXPERTS])}
-    of.curves["loss"] = np.concatenate([LOSS[:1], LOSS[1:] * 1.01])
-
-
-def m18_placeholder(of: Pair) -> None:
-    of.curves["loss"] = np.full(20, -1.0)
-
-
-def m18_summed(of: Pair) -> None:
-    first_loss(of, 2.0)
-
-
-def m18_own(of: Pair) -> None:
-    of.curves["loss"] = LOSS * 1.1
-
-    def losses(records: LegRecords) -> LegRecords:
-        mine = [{s: float(v) * factor for s, v in enumerate(LOSS)} for factor in (1.1, 0.9)]
-        return LegRecords(tuple(replace(rank, losses=mine[rank.rank]) for rank in records.ranks))
-
-    of.changed = losses
-
-
-def m18_own_alone(of: Pair) -> None:
-    of.curves["loss"] = LOSS * 1.1
-
-
-def m19_frozen(of: Pair) -> None:
-    for leg in (of.baseline, of.candidate):
-        leg.updates = {0: scaled(list(MODEL), 0.0)}
-    first_loss(of, 1.1)
-
-
-def frozen_in_one(of: Pair) -> None:
-    gradients(of, scaled(EXPERTS, 0.0))
-
-
-def only_in_candidate(of: Pair) -> None:
-    of.baseline.gradients = {0: scaled([ROUTER], 0.0), 1: MODEL}
-
-
-def later_layers_agree(of: Pair) -> None:
-    gradients(of, shaken(0.3, ["embed.weight", *LAYER_0]))
-
-
-def c2_bf16(of: Pair) -> None:
-    def bf16(value: NDArray[np.float64]) -> NDArray[np.float64]:
-        mantissa, exponent = np.frexp(value)
-        return np.asarray(np.ldexp(np.round(mantissa * 256) / 256, exponent))
-
-    gradients(of, {name: bf16(value) for name, value in MODEL.items()})
-
-
-def c3_nan(of: Pair) -> None:
-    of.curves = {name: np.where(np.arange(20) < 3, values, np.nan) for name, values in of.curves.items()}
 
 
 @pytest.mark.parametrize(
@@ -657,23 +307,6 @@ def test_nan_in_both_legs_is_the_training_s() -> None:
     assert "both legs are nan or infinite from step 5 on" in hints(comparison, run_checks(comparison))[0].lower()
 
 
-# Groups.
-
-
-@pytest.mark.parametrize(
-    ("name", "group"),
-    [
-        ("layers.0.mlp.gate.bias", "mlp"),
-        ("layers.0.moe.shared.gate.weight", "shared experts"),
-        ("layers.0.moe.shared.up.weight", "shared experts"),
-        ("layers.0.moe.gate.bias", "router"),
-    ],
-)
-def test_a_bias_beside_an_up_and_shared_experts_are_of_the_group_of_their_weights(name: str, group: str) -> None:
-    names = ["layers.0.mlp.up.weight", "layers.0.moe.shared.up.weight", name]
-    assert group_of(name, names) == group
-
-
 # Replicas.
 
 
@@ -684,59 +317,3 @@ def test_ranks_that_clip_by_their_own_norms_part() -> None:
     drawn.candidate.grad_norms = {0: {0: total(), 1: total()}, 1: {0: total() / 10, 1: total() / 10}}
     told = drawn.said()
     assert any("no longer equal after step 0" in one and "a gradient norm of its own" in one for one in told)
-
-
-# Reporting bugs.
-
-
-@pytest.mark.parametrize(
-    ("layout", "fault", "said"),
-    [
-        ("dp2", m18_summed, "only the logged loss differs (2.000 times the baseline's: dp = 2"),
-        ("pp2", m18_placeholder, "-1 at all 20 steps: the placeholder"),
-        ("dp2", m18_own, "mean is the baseline's"),
-        ("tp2", m2_log_tp, "0.693 more than the baseline's"),
-    ],
-)
-def test_a_metric_that_alone_differs_is_a_reporting_bug(
-    layout: str, fault: Callable[[Pair], None], said: str
-) -> None:
-    drawn = pair(layout)
-    fault(drawn)
-    comparison = drawn.compared()
-    text = reporting_bug(comparison, run_checks(comparison))
-    assert text.startswith("looks like a reporting bug: gradients and updates of all 12 parameters agree")
-    assert said in text
-
-
-def test_a_norm_that_is_only_logged_wrong_is_a_reporting_bug() -> None:
-    drawn = pair("fsdp4")
-    drawn.curves["grad_norm"] = NORM / 2
-    comparison = drawn.compared()
-    assert "only the logged gradient norm differs (0.5000 times the baseline's" in reporting_bug(
-        comparison, run_checks(comparison)
-    )
-
-
-@pytest.mark.parametrize("fault", [m1_row_bias, m4_norms, m16_adam, m14_shards])
-def test_what_trains_otherwise_is_no_reporting_bug(fault: Callable[[Pair], None]) -> None:
-    drawn = pair("tp2")
-    fault(drawn)
-    drawn.curves["loss"] = drawn.curves["loss"] * 1.5
-    comparison = drawn.compared()
-    assert reporting_bug(comparison, run_checks(comparison)) == ""
-
-
-def test_a_loss_that_parts_after_the_sketched_steps_is_not_called_a_reporting_bug() -> None:
-    drawn = pair("tp2")
-    drawn.curves["loss"] = np.where(np.arange(20) < 10, LOSS, LOSS * 2)
-    comparison = drawn.compared()
-    assert reporting_bug(comparison, run_checks(comparison)) == ""
-
-
-def test_a_loss_off_by_no_more_than_the_gradients_is_not_called_a_reporting_bug() -> None:
-    drawn = pair("tp2")
-    gradients(drawn, shaken(5e-5))
-    drawn.curves["loss"] = LOSS * (1 + 1e-4)
-    comparison = drawn.compared()
-    assert reporting_bug(comparison, run_checks(comparison)) == ""
