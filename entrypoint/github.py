@@ -49,12 +49,16 @@ class GitHubError(Exception):
         status: of the answer; None if there was none.
         message: GitHub's own words, or what went wrong on the way; one printable line.
         uncertain: the request may have been carried out all the same; look before you repeat it.
+        again: what there was to wait for is over, and the caller wanted to look before the request is repeated.
     """
 
-    def __init__(self, what: str, status: int | None, message: str, uncertain: bool = False) -> None:
+    def __init__(
+        self, what: str, status: int | None, message: str, uncertain: bool = False, again: bool = False
+    ) -> None:
         self.status = status
         self.message = plain(message, 300)
         self.uncertain = uncertain
+        self.again = again
         super().__init__(f"{what}: {f'{status} ' if status else ''}{self.message}")
 
 
@@ -111,6 +115,7 @@ class Client:
             raise GitHubError("token", None, "holds characters that no token has")
         self._url = api_url.rstrip("/")
         self._budget, self._spent = budget, 0.0
+        self._limits = 0  # secondary limits one after the other
         self._clock, self._now, self.sleep = clock, now, sleep
         self._known: dict[str, _Known] = {}
         self._last_write = -math.inf
@@ -152,26 +157,28 @@ class Client:
             at, asked = found.next_page, {}
         raise GitHubError(f"GET {path}", None, f"more than {_MOST_PAGES} pages")
 
-    def post(self, path: str, body: dict[str, Any], *, repeatable: bool = False) -> Any:
+    def post(self, path: str, body: dict[str, Any], *, repeatable: bool = False, look: bool = False) -> Any:
         """Make something.
 
         Args:
             path: where.
             body: of what.
             repeatable: to make it twice does no harm, so that it may be asked for again after no answer.
+            look: wait as usual where there is a limit to wait for, and then leave it to the caller to ask again, who
+                looks first at what has changed meanwhile.
 
         Raises:
-            GitHubError: as `get`; `uncertain` if it may have been made.
+            GitHubError: as `get`; `uncertain` if it may have been made; `again` after a wait with `look`.
         """
-        return self._request("POST", path, body=body, repeatable=repeatable)[1]
+        return self._request("POST", path, body=body, repeatable=repeatable, look=look)[1]
 
-    def patch(self, path: str, body: dict[str, Any]) -> Any:
+    def patch(self, path: str, body: dict[str, Any], *, look: bool = False) -> Any:
         """Change something.
 
         Raises:
-            GitHubError: as `get`.
+            GitHubError: as `post`.
         """
-        return self._request("PATCH", path, body=body)[1]
+        return self._request("PATCH", path, body=body, look=look)[1]
 
     def delete(self, path: str) -> None:
         """Remove something; it is no error if it is gone already.
@@ -228,20 +235,20 @@ class Client:
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
         repeatable: bool = False,
+        look: bool = False,
     ) -> tuple[requests.Response, Any]:
         """The answer and what it holds, if it is a success; asks again where GitHub's rules allow it."""
         what = f"{method} {path}"
         repeatable = repeatable or method in _REPEATABLE
-        limits = 0
         for attempt in range(1, _MOST_TRIES + 1):
             began = self._clock()
             try:
                 response = self._send(method, self._address(path), query, body, headers or {})
                 if response.status_code < 400:
+                    self._limits = 0
                     return response, self._content(response, what)
                 error = GitHubError(what, response.status_code, _message(response), response.status_code >= 500)
-                wait = self._limit(response, limits)
-                limits += wait is not None
+                wait = self._limit(response)
             except GitHubError as failure:
                 error, wait = failure, None
             except requests.RequestException as failure:
@@ -259,6 +266,8 @@ class Client:
                 raise GitHubError(what, error.status, f"{error.message} ({_gave_up(wait, left)})", error.uncertain)
             self.sleep(wait)
             self._spent += wait
+            if look:
+                raise GitHubError(what, error.status, error.message, error.uncertain, again=True)
         raise AssertionError("the last try returns or raises")
 
     def _send(
@@ -287,7 +296,7 @@ class Client:
             address, query = self._address(urljoin(address, response.headers.get("Location", ""))), None
         raise GitHubError(f"{method} {address}", None, "redirected again and again")
 
-    def _limit(self, response: requests.Response, before: int) -> float | None:
+    def _limit(self, response: requests.Response) -> float | None:
         """Seconds to wait if the answer is about a rate limit; None if it is about something else."""
         if response.status_code not in (403, 429):
             return None
@@ -301,7 +310,8 @@ class Client:
                 return max(0.0, float(reset) - self._date(response)) + 1.0
         text = response.text.lower()
         if response.status_code == 429 or "rate limit" in text or "abuse detection" in text:
-            return _SECONDARY * 2.0**before
+            self._limits += 1
+            return _SECONDARY * 2.0 ** (self._limits - 1)
         return None
 
     def _date(self, response: requests.Response) -> float:

@@ -1,11 +1,15 @@
 """The Markdown report."""
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from parity.report import text
 from parity.result import LegResult, Result
 
-__all__ = ["environment", "render_markdown"]
+__all__ = ["Section", "environment", "render_markdown", "render_sections"]
 
 _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "error": "💥", "not run": "➖"}
 
@@ -49,6 +53,46 @@ def render_markdown(result: Result) -> str:
         .get_template("report.md.j2")
         .render(result=result, worst=worst, environment=_side_by_side(result.legs))
     )
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report that can be left out by itself: no table, fence or fold crosses its borders.
+
+    Attributes:
+        level: of its heading, 1 to 3; 0 for a fold (`<details>`), which has none.
+        title: its heading, as Markdown.
+        text: what stands below the heading, with all line breaks.
+    """
+
+    level: int
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'#' * self.level} {self.title}\n{self.text}" if self.level else self.text
+
+
+def render_sections(result: Result) -> list[Section]:
+    """The whole report in parts, the first with the verdict; one after the other they are `render_markdown`'s text."""
+    return list(_split(render_markdown(result)))
+
+
+def _split(report: str) -> Iterator[Section]:
+    level, title, lines, fence = 1, "", list[str](), ""
+    for line in report.splitlines(keepends=True):
+        if fence:
+            fence = "" if line.rstrip() == fence else fence
+        elif found := re.match(r"```+", line):
+            fence = found[0]
+        elif found := re.match(r"(#{1,3}) (.*)|<details>", line):
+            if title or lines:
+                yield Section(level, title, "".join(lines))
+            level, title, lines = len(found[1] or ""), found[2] or "", []
+            if level:
+                continue
+        lines.append(line)
+    yield Section(level, title, "".join(lines))
 
 
 def _side_by_side(legs: list[LegResult]) -> list[tuple[str, list[object]]]:
