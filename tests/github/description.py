@@ -122,7 +122,10 @@ class Description:
         elif schema is None:
             yield f"{operation.name} answers {status} without {media_type}"
         else:
-            yield from (f"{operation.name} {status} {problem}" for problem in self.schemas.problems(schema, body))
+            problems = list(self.schemas.problems(schema, body))
+            if status < 400:  # errors repeat their status, which the description forgets
+                problems += self.schemas.unknown(schema, body)
+            yield from (f"{operation.name} {status} {problem}" for problem in problems)
 
 
 @cache

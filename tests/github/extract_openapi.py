@@ -39,6 +39,8 @@ OPERATIONS = {
 }
 # Errors that GitHub answers from any operation, whether its description says so or not.
 ERRORS = ["basic-error", "validation-error", "validation-error-simple"]
+# Where GitHub is known to answer otherwise: a pull request whose fork was deleted has no repository at its head.
+HEADS_WITHOUT_REPOSITORY = ["pull-request", "pull-request-simple"]
 READING_MATTER = {"description", "summary", "title", "example", "examples", "externalDocs", "tags", "headers"}
 KEPT_EXTENSIONS = {"x-multi-segment"}
 
@@ -115,6 +117,9 @@ def main() -> None:
     whole = load(PACKAGE, VERSION, MEMBER, sys.argv[1] if len(sys.argv) > 1 else None)
     paths = {path: {verb: _strip(whole["paths"][path][verb]) for verb in verbs} for path, verbs in OPERATIONS.items()}
     components: dict[str, dict[str, Any]] = {}
+    for name in HEADS_WITHOUT_REPOSITORY:
+        head = whole["components"]["schemas"][name]["properties"]["head"]["properties"]
+        head["repo"] = {"nullable": True, **head["repo"]}
     wanted = references(paths) | {f"#/components/schemas/{name}" for name in ERRORS}
     while wanted:
         _, _, kind, name = wanted.pop().split("/")

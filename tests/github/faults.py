@@ -37,6 +37,8 @@ class Fault:
     """The connection is closed without an answer."""
     cut: bool = False
     """Half of the body is sent, as though it were all."""
+    torn: bool = False
+    """Half of the body is sent, and then the connection closes."""
     delay: float = 0.0
     """Seconds before the answer."""
     reset_in: float | None = None
@@ -114,6 +116,6 @@ def slow(seconds: float) -> Fault:
     return Fault(f"slow by {seconds} s", applied=True, delay=seconds)
 
 
-def truncated() -> Fault:
-    """The request took effect, and half of the answer's JSON arrives."""
-    return Fault("truncated", applied=True, cut=True)
+def truncated(*, torn: bool = False) -> Fault:
+    """The request took effect, and half of the answer arrives: as though it were all, or `torn` in the middle."""
+    return Fault("torn" if torn else "truncated", applied=True, cut=not torn, torn=torn)

@@ -143,7 +143,8 @@ class Rendering:
 
     def pull(self, repository: Repository, pull: Pull) -> Json:
         shown = self.issue(repository, pull)
-        del shown["pull_request"], shown["state_reason"], shown["repository_url"]
+        for name in ("pull_request", "state_reason", "repository_url", "comments"):
+            del shown[name]
         shown["url"] = f"{self.repository_url(repository)}/pulls/{pull.number}"
         shown["issue_url"] = f"{self.repository_url(repository)}/issues/{pull.number}"
         shown["labels"] = [{"id": 0, "description": None, **label} for label in shown["labels"]]
@@ -166,6 +167,7 @@ class Rendering:
         return {
             **self.pull(repository, pull),
             "merged": pull.merged_at is not None,
+            "comments": len(repository.comments_on(pull.number)),
             "commits": len(pull.commits),
             "mergeable": None,
             "mergeable_state": "unknown",

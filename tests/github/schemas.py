@@ -57,16 +57,35 @@ class Schemas:
                 deepest = min(deepest.context, key=lambda e: (-len(e.absolute_path), len(str(e.message))))
             yield f"{deepest.json_path}: {deepest.message[:200]}"
 
-    def complete(self, schema: Schema, value: Any) -> Any:
-        """Return `value` with everything that `schema` requires and `value` lacks, in some neutral form."""
+    def unknown(self, schema: Schema, value: Any, path: str = "$") -> Iterator[str]:
+        """Yield the keys in `value` that `schema` does not name, which JSON Schema itself lets pass."""
+        schema = self._merged(schema)
+        properties = schema.get("properties")
+        if isinstance(value, list):
+            for number, entry in enumerate(value):
+                yield from self.unknown(schema.get("items", {}), entry, f"{path}[{number}]")
+        elif isinstance(value, dict) and properties:
+            for key, entry in value.items():
+                if key in properties:
+                    yield from self.unknown(properties[key], entry, f"{path}.{key}")
+                elif not schema.get("additionalProperties"):
+                    yield f"{path}.{key} is not described"
+
+    def complete(self, schema: Schema, value: Any, *, trim: bool = False) -> Any:
+        """Return `value` with everything that `schema` requires and `value` lacks, in some neutral form.
+
+        `trim`: without what the schema says that there must not be.
+        """
         schema = self._merged(schema)
         if isinstance(value, list):
-            return [self.complete(schema.get("items", {}), entry) for entry in value]
+            return [self.complete(schema.get("items", {}), entry, trim=trim) for entry in value]
         if not isinstance(value, dict):
             return value
         properties = schema.get("properties", {})
+        if trim and schema.get("additionalProperties") is False:
+            value = {key: entry for key, entry in value.items() if key in properties}
         missing = [key for key in schema.get("required", ()) if key not in value]
-        return {key: self.complete(properties.get(key, {}), entry) for key, entry in value.items()} | {
+        return {key: self.complete(properties.get(key, {}), entry, trim=trim) for key, entry in value.items()} | {
             key: self._neutral(properties.get(key, {})) for key in missing
         }
 

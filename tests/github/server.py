@@ -24,8 +24,8 @@ State is plain objects, read and changed at any time (`state.py`):
     pull.head_repo = None              the fork was deleted;  `issue.deleted = True` makes it 410
     github.body_limit                  65536
 
-Faults (`faults.py`) and hooks strike at requests by method and path (`fnmatch`; `*` matches slashes too): at the first
-`times` of them (None: all) after `skip` others. Paths are as in `/repos/org/project/issues/7/comments`.
+Faults (`faults.py`) and hooks strike at requests by method and path (`fnmatch`; `*` matches slashes too), `times` of
+them (None: all) after `skip` others. Paths are as in `/repos/org/project/issues/7/comments`.
     github.fail(fault, method="*", path="*", times=1, skip=0)    `fault.after_all()`: the request takes effect first
     github.before(action, method, path, times=1, skip=0)         action(exchange) before the request takes effect
     github.after(action, method, path, times=1, skip=0)          … after it, before its answer is sent
@@ -39,6 +39,7 @@ faults return a `Rule` with `.hits`.
                                        part; unknown operations; a token outside its header; answers of the stand-in
                                        that GitHub's description does not allow; faults that never struck
     github.forgive()                   return and forget them, where a test means it
+`events.py` builds the payloads of the events that start a workflow.
 The end of `with GitHub() as github:`, and so the fixture, raises if there are violations left.
 """
 
@@ -50,13 +51,14 @@ import traceback
 from email.utils import formatdate
 from types import TracebackType
 from typing import Self
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from . import conversations, repositories
 from .calls import ENDPOINTS, Answer, Call, Refusal, may_see
 from .description import Operation, description
 from .exchanges import Action, Exchange, Rule, matches
 from .faults import Fault
+from .paging import paginate
 from .rendering import Rendering
 from .state import State, Token
 from .wire import Reply, Server
@@ -158,7 +160,10 @@ class GitHub(State):
             due = [rule for rule in self._rules if rule.when == when and rule.strikes(exchange)]
         for rule in due:
             assert not isinstance(rule.what, Fault)
-            rule.what(exchange)
+            try:
+                rule.what(exchange)
+            except Exception as error:
+                self._failed(error)
 
     def _next_fault(self, exchange: Exchange) -> Fault | None:
         with self.lock:
@@ -180,12 +185,13 @@ class GitHub(State):
     def _serve(self, method: str, target: str, headers: dict[str, str], raw: bytes) -> Reply | None:
         """Answer one request; None closes the connection without an answer."""
         token, exchange, problem = self._read(method, target, headers, raw)
+        found = None if problem else self._find(exchange)
         self._run_hooks("before", exchange)
         fault = self._next_fault(exchange)
-        answer = Answer(0)
-        if fault is None or fault.applied:
+        answer = problem or Refusal(404, "Not Found").answer
+        if found is not None and (fault is None or fault.applied):
             with self.lock:
-                answer = problem or self._answer(exchange, token)
+                answer = self._answer(exchange, token, *found)
         self._run_hooks("after", exchange)
         reply = self._reply(exchange, answer, headers, fault)
         if fault is not None:
@@ -234,12 +240,13 @@ class GitHub(State):
             self._object(exchange, problem.body["message"])
         return token, exchange, problem
 
-    def _answer(self, exchange: Exchange, token: Token | None) -> Answer:
+    def _find(self, exchange: Exchange) -> tuple[Operation, dict[str, str], list[str]] | None:
+        """Return the operation, the parameters in its path, and what GitHub refuses; tell of all that is wrong."""
         described = description()
         found = described.find(exchange.method, exchange.path)
         if found is None:
             self._object(exchange, "GitHub's description, as far as it is here, has no such operation")
-            return Refusal(404, "Not Found").answer
+            return None
         operation, path = found
         exchange.operation = operation.name
         for problem in described.ignored(operation, exchange.query, exchange.body):
@@ -247,23 +254,20 @@ class GitHub(State):
         refused = list(described.refused(operation, exchange.query, exchange.body))
         for problem in refused:
             self._object(exchange, f"refused: {problem}")
+        return operation, path, refused
+
+    def _answer(
+        self, exchange: Exchange, token: Token | None, operation: Operation, path: dict[str, str], refused: list[str]
+    ) -> Answer:
         repository = self.repositories.get(f"{path.get('owner')}/{path.get('repo')}")
+        accept = exchange.headers.get("accept", "")
+        body = exchange.body or {}
         try:
             if "repo" in path and (repository is None or not may_see(repository, token)):
                 raise Refusal(404, "Not Found")
             if refused:
                 raise Refusal(422, "Invalid request.\n\n" + "\n".join(refused))
-            call = Call(
-                self,
-                token,
-                repository,
-                path,
-                exchange.query,
-                exchange.body or {},
-                exchange.headers.get("accept", ""),
-                self.show,
-                self.body_limit,
-            )
+            call = Call(self, token, repository, path, exchange.query, body, accept, self.show, self.body_limit)
             answer = ENDPOINTS[operation.name](call)
         except Refusal as refusal:
             answer = refusal.answer
@@ -276,30 +280,16 @@ class GitHub(State):
         """Cut the page, complete what GitHub's description requires, and hold the answer to it."""
         described = description()
         if ("query", "page") in operation.parameters and isinstance(answer.body, list):
-            self._paginate(exchange, answer)
+            _, _, owner, name, rest = exchange.path.split("/", 4)
+            # GitHub's links name the repository by its id.
+            number = self.repositories[f"{owner}/{name}"].id
+            paginate(answer, exchange.query, f"{self.url}/repositories/{number}/{rest}")
         schema = described.response_schema(operation, answer.status, answer.media_type)
         if schema is not None and answer.body is not None and answer.status < 400:
             answer.body = described.schemas.complete(schema, answer.body)
         for problem in described.response_problems(operation, answer.status, answer.media_type, answer.body):
             self._object(exchange, f"wrong answer: {problem}")
         return answer
-
-    def _paginate(self, exchange: Exchange, answer: Answer) -> None:
-        def asked(name: str, otherwise: int) -> int:
-            text = exchange.query.get(name, "")
-            return int(text) if text.isdecimal() and int(text) else otherwise
-
-        size, page = min(asked("per_page", 30), 100), asked("page", 1)
-        last = max(1, -(-len(answer.body) // size))
-        answer.body = answer.body[(page - 1) * size : page * size]
-        pages = {"prev": min(page - 1, last), "next": page + 1, "last": last, "first": 1}
-        shown = [name for name in pages if (page > 1 if name in ("prev", "first") else page < last)]
-        _, _, owner, name, rest = exchange.path.split("/", 4)
-        # GitHub's links name the repository by its id.
-        address = f"{self.url}/repositories/{self.repositories[f'{owner}/{name}'].id}/{rest}"
-        if shown:
-            links = [f'<{address}?{urlencode({**exchange.query, "page": pages[rel]})}>; rel="{rel}"' for rel in shown]
-            answer.headers["Link"] = ", ".join(links)
 
     def _reply(self, exchange: Exchange, answer: Answer, headers: dict[str, str], fault: Fault | None) -> Reply:
         if fault is not None and fault.status is not None:
@@ -318,6 +308,7 @@ class GitHub(State):
                 reply = Reply(304, {"ETag": etag}, b"")
         if fault is not None and fault.cut:
             reply.body = reply.body[: len(reply.body) // 2]
+        reply.torn = fault is not None and fault.torn
         with self.lock:
             self._used += reply.status != 304
             left = max(_LIMIT - self._used, 0)
