@@ -11,8 +11,6 @@ from parity.checks.words import number, plural
 
 __all__ = ["gaps_by_parameter", "judge_parameters"]
 
-# No noise, however large, makes nothing at all of what the baseline computed: all of it is missing then.
-_ALL = 0.99
 # Parameters named in a report.
 _NAMED = 10
 
@@ -47,7 +45,8 @@ def judge_parameters(comparison: Comparison, check: str, kind: str, bound: Param
         whole.append((step, measured.distance))
         for leg, only in ((comparison.baseline, measured.missing), (comparison.candidate, measured.extra)):
             problems += [f"only {leg.name} has {kind} of {', '.join(only[:3])} at step {step}"] if only else []
-        still = [name for name, one in measured.parameters.items() if not one.ratio and one.distance > _ALL]
+        still = [name for name, one in measured.parameters.items() if not one.ratio and one.norm >= one.scale]
+        # No noise, however large, makes nothing at all of what the baseline computed.
         problems += [f"the {kind} of {', '.join(still[:3])} are exactly 0 at step {step}"] if still else []
     if not found:
         return not_run(problems[0] if problems else f"no parameter has {kind} in both legs")
