@@ -22,8 +22,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from requests.auth import AuthBase
 
+from entrypoint.refusals import GitHubError, distrusted, message, never_sent, told
 from parity import __version__
-from parity.plain import plain
 
 __all__ = ["Client", "GitHubError"]
 
@@ -40,26 +40,6 @@ _MOST_HOPS = 3
 _MOST_TRIES = 6
 _REDIRECTS = (301, 302, 307, 308)
 _REPEATABLE = ("GET", "PATCH", "PUT", "DELETE")
-
-
-class GitHubError(Exception):
-    """A request that did not succeed, in one line.
-
-    Attributes:
-        status: of the answer; None if there was none.
-        message: GitHub's own words, or what went wrong on the way; one printable line.
-        uncertain: the request may have been carried out all the same; look before you repeat it.
-        again: what there was to wait for is over, and the caller wanted to look before the request is repeated.
-    """
-
-    def __init__(
-        self, what: str, status: int | None, message: str, uncertain: bool = False, again: bool = False
-    ) -> None:
-        self.status = status
-        self.message = plain(message, 300)
-        self.uncertain = uncertain
-        self.again = again
-        super().__init__(f"{what}: {f'{status} ' if status else ''}{self.message}")
 
 
 class _Bearer(AuthBase):
@@ -247,15 +227,14 @@ class Client:
                 if response.status_code < 400:
                     self._limits = 0
                     return response, self._content(response, what)
-                error = GitHubError(what, response.status_code, _message(response), response.status_code >= 500)
+                error = GitHubError(what, response.status_code, message(response), response.status_code >= 500)
                 wait = self._limit(response)
             except GitHubError as failure:
                 error, wait = failure, None
             except requests.RequestException as failure:
-                error = GitHubError(what, None, _told(failure), not _never_sent(failure))
-                # Nothing was sent, so that it can't be done twice; a certificate stays what it is.
-                again = not error.uncertain and not isinstance(failure, requests.exceptions.SSLError)
-                wait = 2.0 ** (attempt - 1) if again else None
+                error = GitHubError(what, None, told(failure), not never_sent(failure))
+                # What was never sent can't be done twice.
+                wait = None if error.uncertain or distrusted(failure) else 2.0 ** (attempt - 1)
             if wait is None:
                 if not (error.uncertain and repeatable):
                     raise error
@@ -333,35 +312,6 @@ class Client:
 def _origin(address: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(address)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-def _message(response: requests.Response) -> str:
-    """GitHub's words; a validation says in `errors` what it is about."""
-    try:
-        body = json.loads(response.content)
-        errors = [e.get("message") or e.get("code") if isinstance(e, dict) else e for e in body.get("errors", [])]
-        return ": ".join(str(text) for text in [body["message"], *errors] if text)
-    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
-        return str(response.reason or "no message")
-
-
-def _told(failure: requests.RequestException) -> str:
-    """What went wrong on the way, without the exception's own text, which may repeat headers."""
-    if isinstance(failure, requests.Timeout):
-        return "no answer in time"
-    if isinstance(failure, requests.exceptions.SSLError):
-        return "the certificate is not trusted; REQUESTS_CA_BUNDLE or SSL_CERT_FILE names another authority's"
-    if isinstance(failure, requests.exceptions.ProxyError):
-        return "the proxy did not let it through"
-    if isinstance(failure, requests.ConnectionError):
-        return "no connection" if _never_sent(failure) else "the connection was lost"
-    return type(failure).__name__
-
-
-def _never_sent(failure: requests.RequestException) -> bool:
-    if isinstance(failure, requests.ConnectTimeout | requests.exceptions.SSLError | requests.exceptions.ProxyError):
-        return True
-    return "NewConnectionError" in repr(failure) or "NameResolutionError" in repr(failure)
 
 
 def _gave_up(wait: float, left: float) -> str:

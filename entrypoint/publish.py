@@ -1,0 +1,271 @@
+"""`python -P -m entrypoint.publish`: what the legs left, judged anew, to where people see it.
+
+Runs with a token and without the code under test. The folder is data, whoever wrote it; what is read of it can change
+what a report says, and nothing else. Whatever GitHub refuses becomes a notice: the verdict is that of the legs.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from entrypoint import body, commands, comment, event, outputs, status, summary
+from entrypoint.conclude import conclude, divergent_step, telling, worst_step
+from entrypoint.fitting import chapters
+from entrypoint.github import Client, GitHubError
+from entrypoint.inputs import InputError, Inputs
+from parity.checks.outcome import Verdict
+from parity.errors import UsageError
+from parity.plain import plain
+from parity.report.markdown import render_markdown, render_sections
+from parity.result import Result, now
+from parity.untrusted import write_whole
+
+__all__ = ["main", "publish"]
+
+_WRONG_USAGE = 2
+# Beside that of the verdict. The runner shows ten of a kind for a whole composite action.
+_ANNOTATIONS = 5
+
+
+def main(env: Mapping[str, str] | None = None) -> int:
+    """Publish what the environment asks for, and return the exit code."""
+    env = os.environ if env is None else env
+    try:
+        inputs, context = Inputs.from_env(env), event.read(env)
+        client = Client(context.api_url, inputs.token) if inputs.token else None
+    except (InputError, event.EventError, GitHubError) as error:
+        _tell("error", str(error))
+        return _WRONG_USAGE
+    return publish(inputs, context, client, env)
+
+
+def publish(inputs: Inputs, context: event.Context, client: Client | None, env: Mapping[str, str]) -> int:
+    """Publish.
+
+    Args:
+        inputs: of the action.
+        context: which commit of which pull request it is about.
+        client: None without a token: then there is no comment and no status.
+        env: the job's files, `GITHUB_OUTPUT` and `GITHUB_STEP_SUMMARY`, and its workspace.
+
+    Returns:
+        The exit code that the input `fail-on` makes of the verdict.
+    """
+    job = _Job(inputs, context, client, env)
+    pull = job.find_pull()
+    notes = [_tested(context.head_sha, pull)] if context.head_sha else []
+    number = context.run_id, context.run_attempt
+    try:
+        result = conclude(job.folder(), inputs.suite, context.head_sha, number, notes)
+    except UsageError as error:
+        result = Result(suite=inputs.suite, verdict="error", summary=str(error), reproduce="", notes=notes)
+    _annotate(result, job.name, inputs.suite)
+    job.write(result)
+    # Before all that may have to wait for GitHub.
+    job.hand_out(result)
+    job.set_status(result)
+    job.comment(result, pull)
+    return _exit_code(Verdict(result.verdict), inputs.fail_on)
+
+
+@dataclass(frozen=True)
+class _Pull:
+    """A pull request.
+
+    Attributes:
+        number: of it.
+        head: its newest commit; None if that could not be asked.
+    """
+
+    number: int
+    head: str | None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Where things go. Nothing here raises for what GitHub or the disk refuse."""
+
+    inputs: Inputs
+    context: event.Context
+    client: Client | None
+    env: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Of the commit status. What the workflow says, for the suite's own name is the pull request's to choose."""
+        return f"parity / {self.inputs.key or self.inputs.suite}"
+
+    def folder(self) -> Path:
+        """The folder that `launch` left.
+
+        Raises:
+            UsageError: the way there leads through a link.
+        """
+        out = self.inputs.out
+        if out.is_absolute():
+            return out
+        place = Path(self.env.get("GITHUB_WORKSPACE") or ".")
+        for part in out.parts:
+            # In a single job the workspace is a checkout of the code under test.
+            place /= part
+            if part == os.pardir or place.is_symlink():
+                raise UsageError(f"out: {out} leads through a link or out of the workspace")
+        return place
+
+    def find_pull(self) -> _Pull | None:
+        """The pull request that this is about, if it is about one."""
+        if self.client is None:
+            _tell("notice", "There is no token: no comment and no commit status.")
+            return None
+        try:
+            number = event.find_pull(self.context, self.client, self.inputs)
+        except GitHubError as error:
+            _tell("notice", f"The pull request could not be found: {error}")
+            return None
+        if number is None:
+            return None
+        try:
+            found = self.client.get(f"/repos/{self.context.repository}/pulls/{number}")
+            return _Pull(number, event.full_sha(event.dig(found, "head", "sha")) or None)
+        except GitHubError as error:
+            _tell("notice", f"The head of pull request {number} is not known: {error}")
+            return _Pull(number, None)
+
+    def write(self, result: Result) -> None:
+        """Write result and report beside the run, and the summary."""
+        try:
+            out = self.folder()
+            out.mkdir(parents=True, exist_ok=True)
+            write_whole(out / "result.json", result.dumps(), within=out)
+            write_whole(out / "report.md", render_markdown(result), within=out)
+        except (UsageError, OSError) as error:
+            _tell("notice", f"The report could not be written: {error}")
+        try:
+            summary.write(self.env, result, str(self.inputs.out / "report.md"))
+        except OSError as error:
+            _tell("notice", f"The summary could not be written: {error.strerror}")
+
+    def set_status(self, result: Result) -> None:
+        """Set the status of the tested commit, if that is wanted and possible."""
+        if self.client is None or not self.inputs.status:
+            return
+        if not self.context.head_sha:
+            _tell(
+                "notice", "The event does not say which commit was tested, so it gets no status; give the input sha."
+            )
+            return
+        refused = status.post(
+            self.client,
+            self.context.repository,
+            self.context.head_sha,
+            context=self.name,
+            verdict=result.verdict,
+            summary=result.summary,
+            url=self.context.run_url,
+        )
+        if refused:
+            _tell("notice", refused)
+
+    def comment(self, result: Result, pull: _Pull | None) -> None:
+        """Write the comment, if it is wanted and possible, and hand out its address."""
+        inputs, context = self.inputs, self.context
+        if self.client is None or pull is None or inputs.comment == "off":
+            return
+        if not context.head_sha:
+            _tell("notice", "The event does not say which commit was tested; give the input sha for a comment.")
+            return
+        # Two workflows may run the same suite.
+        key = inputs.key or f"{context.workflow} / {inputs.suite}"
+        links = body.Links(context.server_url, context.repository)
+        posted = comment.post(
+            self.client,
+            context.repository,
+            pull.number,
+            key=key,
+            run=body.Run(
+                sha=context.head_sha,
+                verdict=result.verdict,
+                run=context.run_id,
+                attempt=context.run_attempt,
+                step=worst_step(result),
+                time=now(),
+            ),
+            head=pull.head,
+            body=partial(body.render, key, report=chapters(render_sections(result)), links=links),
+            mode=inputs.comment,
+            author=self.env.get("INPUT_COMMENT_AUTHOR", "").strip(),
+        )
+        if posted.notice:
+            _tell("notice", posted.notice)
+        if posted.url:
+            print(commands.defuse(f"comment: {plain(posted.url, 500)}"), flush=True)
+            self._output({"comment-url": plain(posted.url, 500)})
+
+    def hand_out(self, result: Result) -> None:
+        """Write the outputs, and say where everything is."""
+        report = str(self.inputs.out / "report.md")
+        worst, divergent = worst_step(result), divergent_step(result)
+        print(commands.defuse(f"parity: {result.verdict}: {plain(result.summary, 1000)}"))
+        print(commands.defuse(f"report: {plain(report, 500)}"), flush=True)
+        self._output(
+            {
+                "verdict": result.verdict,
+                "report-path": report,
+                "result-path": str(self.inputs.out / "result.json"),
+                "tested-sha": self.context.head_sha,
+                "worst-step": "" if worst is None else str(worst),
+                "first-divergent-step": "" if divergent is None else str(divergent),
+            }
+        )
+
+    def _output(self, values: Mapping[str, str]) -> None:
+        try:
+            outputs.write(self.env, values)
+        except OSError as error:
+            _tell("error", f"The outputs could not be written: {error.strerror}")
+
+
+def _tested(sha: str, pull: _Pull | None) -> str:
+    if pull is None or pull.head is None:
+        return f"Tested commit {sha}."
+    if pull.head == sha:
+        return f"Tested commit {sha}, the head of pull request {pull.number}."
+    return (
+        f"Tested commit {sha}. The head of pull request {pull.number} has moved to {pull.head} since: "
+        "what is said here is not about it."
+    )
+
+
+def _annotate(result: Result, name: str, suite: str) -> None:
+    """The verdict, and the first reasons for it."""
+    if result.verdict == "pass":
+        return
+    kind = "warning" if result.verdict == "inconclusive" else "error"
+    # Shown at the suite's first line, where it is a file of the tested commit.
+    file = suite if suite.endswith((".yml", ".yaml")) and not suite.startswith(("/", "../")) else ""
+    _tell(kind, f"{result.verdict}: {result.summary}", title=name, file=file)
+    comparison = telling(result)
+    if comparison is None:
+        return
+    outcomes = {one.check: one for one in comparison.outcomes}
+    for check in [name for name in comparison.deciding if name in outcomes][:_ANNOTATIONS]:
+        who = f"{comparison.candidate} against {comparison.baseline}"
+        _tell(kind, f"{who}: {check} {outcomes[check].status}: {outcomes[check].reason}", title=name, file=file)
+
+
+def _tell(kind: str, text: str, **properties: str) -> None:
+    """Print an annotation, whose text may be anybody's."""
+    print(commands.command(kind, commands.defuse(plain(text, 1000)), **properties), flush=True)
+
+
+def _exit_code(verdict: Verdict, fail_on: str) -> int:
+    """0 where the job is to stay green, else the verdict's own."""
+    green = {"any": (Verdict.PASS,), "fail": (Verdict.PASS, Verdict.INCONCLUSIVE), "never": tuple(Verdict)}
+    return 0 if verdict in green[fail_on] else verdict.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
