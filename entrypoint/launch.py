@@ -1,0 +1,255 @@
+"""Run the legs of a suite, untrusted as they may be, and write down how. Standard library, Python 3.9 or newer.
+
+    python3 entrypoint/launch.py [run | preflight | cleanup]
+
+`run` is the default; `preflight` only says what would keep the legs from running; `cleanup` removes what a cancelled
+run of this job left, for a step with `if: always()`. The inputs are in `INPUT_*`, see `entrypoint.inputs`.
+
+With isolation `docker` the legs run in one container: no token, no socket, no file of the runner; the repository
+read-only at /src, where they run; one folder of theirs, /out; no network unless asked for; no capabilities; not as
+root. With `process` they run as processes of this job and nothing isolates them; see `entrypoint.launching.process`.
+Either way nothing of them is left when this ends, however it ends.
+
+Exit codes: 0 where there is a run to judge, whatever its verdict; 2 wrong inputs; 4 the machine lacks something, or
+nothing came out; 130 and 143 after SIGINT and SIGTERM. The step's shell must make way (`exec python3 ...`), as the
+runner signals only the process that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# Run by its path, which puts this folder first, and modules of its names over others of these names.
+_ROOT = str(Path(__file__).resolve().parents[1])
+sys.path[:] = [_ROOT, *(path for path in sys.path if os.path.realpath(path or ".") != os.path.dirname(__file__))]
+
+from entrypoint.commands import defuse, stop_commands  # noqa: E402
+from entrypoint.inputs import InputError, Inputs  # noqa: E402
+from entrypoint.launching import container, leftovers, process  # noqa: E402
+from entrypoint.launching.engine import program_environment  # noqa: E402
+from entrypoint.launching.findings import ENVIRONMENT, USAGE, LaunchError, one_line  # noqa: E402
+from entrypoint.launching.keeper import Task, keep  # noqa: E402
+from entrypoint.launching.linux import hide_environment  # noqa: E402
+from entrypoint.launching.preflight import Ready, identity, preflight  # noqa: E402
+from entrypoint.launching.record import Launch, has_run, now, output_size  # noqa: E402
+from entrypoint.launching.setup import FAILED  # noqa: E402
+from entrypoint.launching.source import Source, host_path, prepare_out, tested_sha  # noqa: E402
+from entrypoint.launching.stops import Interrupted, Stops  # noqa: E402
+from entrypoint.launching.supervise import Ended, supervise  # noqa: E402
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] = (), env: Mapping[str, str] | None = None) -> int:
+    """Do what the one word on the command line says; returns the exit code."""
+    env = dict(os.environ) if env is None else env
+    word = argv[0] if argv else "run"
+    if word == "keeper" and len(argv) == 1:
+        return keep()
+    if len(argv) > 1 or word not in ("run", "preflight", "cleanup"):
+        _say(f"{' '.join(argv)}: none of run, preflight, cleanup", wrong=True)
+        return USAGE
+    hide_environment()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    stops = Stops()
+    stops.listen()
+    try:
+        inputs = Inputs.from_env(env)
+        if word == "cleanup":
+            return leftovers.remove(inputs, env, _say)
+        if word == "preflight":
+            return _only_preflight(inputs, env, stops)
+        return _Run(inputs, env, stops).run()
+    except InputError as error:
+        _say(str(error), wrong=True)
+        return USAGE
+    except LaunchError as error:
+        _say(str(error), wrong=True)
+        return error.finding.exit_code
+    except Interrupted:
+        return 128 + stops.first
+
+
+def _only_preflight(inputs: Inputs, env: Mapping[str, str], stops: Stops) -> int:
+    with stops.raising():
+        out, _ = prepare_out(inputs.out, Source(env), empty=False)
+        ready = preflight(inputs, env, out, _say)
+        if ready.isolation == "process" and not ready.errors:
+            with _home() as home:
+                process.interpreter(env, process.environment(env, home, inputs.gpus), home)
+    _report(ready)
+    return ready.exit_code
+
+
+class _Run:
+    """One launch, from its inputs to `launch.json`."""
+
+    def __init__(self, inputs: Inputs, env: Mapping[str, str], stops: Stops) -> None:
+        self.inputs, self.env, self.stops = inputs, env, stops
+        self.source = Source(env)
+        self.id = secrets.token_hex(8)
+        self.note = Launch(
+            suite=one_line(inputs.suite),
+            timeout=inputs.timeout,
+            runner={"os": env.get("RUNNER_OS") or platform.system(), "arch": platform.machine()},
+        )
+
+    def run(self) -> int:
+        # Before anything can fail, as an earlier run in its place would be taken for this one.
+        out, run = prepare_out(self.inputs.out, self.source)
+        self.note.started = now()
+        code = ENVIRONMENT
+        try:
+            code = self._run(out, run)
+        except LaunchError as error:
+            self.note.error = str(error)
+            self.note.preflight.append({"level": "error", "name": error.finding.name, "text": error.finding.text})
+            _say(str(error), wrong=True)
+            code = error.finding.exit_code
+        except Interrupted:
+            self.note.how, code = "interrupted", 128 + self.stops.first
+        finally:
+            self.note.ended = now()
+            try:
+                self.note.write(out)
+            except OSError as error:
+                _say(f"out: {out}/launch.json cannot be written: {error.strerror}", wrong=True)
+                code = code or ENVIRONMENT
+        return code
+
+    def _run(self, out: Path, run: Path) -> int:
+        note = self.note
+        with self.stops.raising():
+            note.tested_sha = tested_sha(self.source)
+            ready = preflight(self.inputs, self.env, out, _say)
+            self._write_down(ready)
+            _report(ready)
+            if ready.errors:
+                note.error = str(ready.errors[0])
+                return ready.exit_code
+        with _home() as home, leftovers.State(self.env, self.id, home) as state:
+            with self.stops.raising():
+                isolated = ready.isolation == "docker"
+                task, env = self._container(ready, run, state) if isolated else self._process(ready, run, home)
+            note.argv = task.argv
+            _say(f"legs: run {'in a container' if isolated else 'as processes, not isolated'}, as {ready.why}")
+            ended = self._supervise(task, env, state)
+        note.how, note.exit_code, note.seconds = ended.how, ended.exit_code, round(ended.seconds, 3)
+        note.output = output_size(run)
+        return self._verdict(ended, has_run(run))
+
+    def _write_down(self, ready: Ready) -> None:
+        note, gpus = self.note, ready.gpus
+        note.suite, note.isolation, note.why = ready.suite, ready.isolation, ready.why
+        note.gpus = {"asked": gpus.asked, "devices": list(gpus.devices), "method": gpus.method}
+        note.found(ready.findings)
+        if ready.isolation == "docker":
+            note.network, note.shm_size = self.inputs.network, self.inputs.shm_size
+        if ready.engine is not None:
+            name = "podman" if ready.engine.podman else os.path.basename(ready.engine.program)
+            note.engine = {"name": name, "version": ready.engine.version}
+        if ready.image is not None:
+            note.image = {"name": ready.image.name, "id": ready.image.id, "digest": ready.image.digest}
+
+    def _container(self, ready: Ready, run: Path, state: leftovers.State) -> tuple[Task, dict[str, str]]:
+        assert ready.engine is not None
+        assert ready.image is not None
+        user, options, owner = identity(ready.engine, os.geteuid(), os.getegid())
+        if owner is not None:
+            os.chown(run, owner, owner)
+        self.note.user = user
+        made = container.Container(
+            program=ready.engine.program,
+            image=ready.image.name,
+            name=f"parity-{self.id}",
+            labels=leftovers.labels(self.env, self.id),
+            cidfile=state.cidfile,
+            user=user,
+            source=str(self.source.host),
+            out=str(host_path(run, self.source)),
+            command=["run", ready.suite, "--out", container.OUT],
+            network=self.inputs.network,
+            shm_size=self.inputs.shm_size,
+            gpus=ready.gpus,
+            env=container.environment(self.env, self.inputs.network),
+            hidden=ready.hidden,
+            entrypoint=ready.image.entrypoint,
+            setup=self.inputs.setup,
+            options=options,
+        )
+        label = f"{container.LABEL}.launch={self.id}"
+        task = Task(made.argv(), "/", ready.engine.program, label, state.cidfile)
+        return task, program_environment(self.env, proxies=False)
+
+    def _process(self, ready: Ready, run: Path, home: Path) -> tuple[Task, dict[str, str]]:
+        stripped = process.environment(self.env, home, self.inputs.gpus)
+        python = process.interpreter(self.env, stripped, home)
+        return Task(process.legs(python, ready.suite, run, self.inputs.setup, home), str(self.source.path)), stripped
+
+    def _supervise(self, task: Task, env: Mapping[str, str], state: leftovers.State) -> Ended:
+        with stop_commands():
+            return supervise(
+                task,
+                keeper=[sys.executable, "-I", os.path.abspath(__file__), "keeper"],
+                env=env,
+                timeout=self.inputs.timeout,
+                stops=self.stops,
+                show=_show,
+                begun=state.write,
+            )
+
+    def _verdict(self, ended: Ended, judged: bool) -> int:
+        """The exit code, and the line that says what became of the legs."""
+        took = f"after {ended.seconds:.1f} s"
+        if ended.how == "interrupted":
+            self.note.error = f"legs: interrupted {took}"
+            _say(self.note.error, wrong=True)
+            return 128 + self.stops.first
+        if ended.how == "timed out":
+            said = f"legs: timed out {took} (timeout: {self.inputs.timeout:g} s)"
+        elif ended.exit_code == FAILED and self.inputs.setup:
+            said = f"setup: failed {took}, as the output above says"
+        elif self.note.isolation == "docker" and ended.exit_code in (125, 126, 127):
+            said = f"legs: the container did not start (exit code {ended.exit_code}), as the output above says"
+        elif ended.exit_code in (None, 137):
+            said = f"legs: killed {took}, by the kernel for want of memory or by hand"
+        else:
+            said = f"legs: ended {took} with exit code {ended.exit_code}"
+        _say(said, wrong=not judged)
+        if judged:
+            return 0
+        self.note.error = said
+        return USAGE if ended.exit_code == USAGE and ended.how == "finished" else ENVIRONMENT
+
+
+def _home() -> contextlib.AbstractContextManager[Path]:
+    return leftovers.temporary_folder()
+
+
+def _report(ready: Ready) -> None:
+    for finding in ready.findings:
+        _say(str(finding), wrong=finding.level == "error")
+
+
+def _say(line: str, wrong: bool = False) -> None:
+    _show(one_line(line, 1000), sys.stderr if wrong else sys.stdout)
+
+
+def _show(line: str, stream: object = None) -> None:
+    """Print a line that may hold anything. Nobody may be listening any more, and there is work to do all the same."""
+    with contextlib.suppress(OSError, ValueError):
+        print(defuse(line), file=stream or sys.stdout, flush=True)  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)
