@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from parity.commands.suites import folder_of, suite_path
+from parity.commands.suites import folder_of, override_options, override_words, overrides, slots_option, suite_path
 from parity.exits import FiniteRange
 
 __all__ = ["calibrate"]
@@ -15,10 +15,8 @@ __all__ = ["calibrate"]
 @click.argument("suite", default="parity.yml")
 @click.option("--runs", type=click.IntRange(1, 16), default=5, show_default=True, help="Perturbed legs per baseline.")
 @click.option("--k", type=FiniteRange(1), default=8.0, show_default=True, help="Times the measured noise allowed.")
-@click.option("--steps", type=click.IntRange(1), help="Instead of the suite's steps.")
-@click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Instead of the suite's device.")
-@click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
+@override_options
+@slots_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -50,10 +48,9 @@ def calibrate(
     from parity.suite import load
 
     path = suite_path(suite)
-    given = {"steps": steps, "seed": seed, "device": device}
-    loaded = with_runs(load(path, {key: value for key, value in given.items() if value is not None}), runs)
-    command = ["parity", "calibrate", suite, "--runs", str(runs), "--k", f"{k:g}"]
-    command += [word for key, value in given.items() if value is not None for word in (f"--{key}", str(value))]
+    given = overrides(steps=steps, seed=seed, device=device)
+    loaded = with_runs(load(path, given), runs)
+    command = ["parity", "calibrate", suite, "--runs", str(runs), "--k", f"{k:g}", *override_words(given)]
     names = [name for item in loaded.compare for name in item.legs() if name != item.candidate]
     plan, notes = prepare(
         loaded,

@@ -2,11 +2,10 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import click
 
-from parity.commands.suites import folder_of, suite_path
+from parity.commands.suites import folder_of, override_options, override_words, overrides, slots_option, suite_path
 
 __all__ = ["run"]
 
@@ -14,10 +13,8 @@ __all__ = ["run"]
 @click.command()
 @click.argument("suite", default="parity.yml")
 @click.option("--only", multiple=True, metavar="LEG", help="Run this leg only; repeatable. Others stay as they are.")
-@click.option("--steps", type=click.IntRange(1), help="Instead of the suite's steps.")
-@click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Instead of the suite's device.")
-@click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
+@override_options
+@slots_option
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("parity-out"), show_default=True, help="Run directory."
 )
@@ -40,14 +37,15 @@ def run(
     from parity.suite import load
 
     path = suite_path(suite)
-    given = {"steps": steps, "seed": seed, "device": device}
-    loaded = load(path, {key: value for key, value in given.items() if value is not None})
+    given = overrides(steps=steps, seed=seed, device=device)
+    loaded = load(path, given)
+    command = ["parity", "run", suite, *(word for name in only for word in ("--only", name)), *override_words(given)]
     plan, notes = prepare(
         loaded,
         folder=folder_of(path),
         out=out,
         slots=Slots.here(slots),
-        reproduce=_reproduce_run(suite, only, given),
+        reproduce=shlex.join(command),
         only=check_only(loaded, only),
         keep=bool(only),
     )
@@ -58,14 +56,3 @@ def run(
     with show_progress(console, layouts, loaded.steps) as take:
         run_legs(plan, take)
     return deliver(judge_run(plan.directory), plan.directory, console)
-
-
-def _reproduce_run(suite: str, only: tuple[str, ...], given: dict[str, Any]) -> str:
-
-    words = ["parity", "run", suite]
-    for name in only:
-        words += ["--only", name]
-    for key, value in given.items():
-        if value is not None:
-            words += [f"--{key}", str(value)]
-    return shlex.join(words)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from parity.commands.suites import slots_option
 from parity.errors import UsageError
 
 __all__ = ["selftest"]
@@ -15,7 +16,7 @@ __all__ = ["selftest"]
 @click.option("--fault", multiple=True, metavar="NAME", help="Only this fault; repeatable.")
 @click.option("--seeds", type=click.IntRange(0), help="How many runs of each correct layout; 6 if not given.")
 @click.option("--steps", type=click.IntRange(4), default=10, show_default=True, help="Of each leg.")
-@click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
+@slots_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -1,12 +1,39 @@
-"""Suites by file or by the name of a recipe."""
+"""Suites by file or by the name of a recipe, and what the command line says instead of them."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import click
 
 from parity.errors import UsageError
 
-__all__ = ["RECIPES", "folder_of", "suite_path"]
+__all__ = ["RECIPES", "folder_of", "override_options", "override_words", "overrides", "slots_option", "suite_path"]
 
 RECIPES = Path(__file__).parent.parent / "recipes"
+
+slots_option = click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
+
+
+def override_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Options of a command that each stand instead of the suite's: `steps`, `seed` and `device`."""
+    for option in (
+        click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Instead of the suite's device."),
+        click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed."),
+        click.option("--steps", type=click.IntRange(1), help="Instead of the suite's steps."),
+    ):
+        command = option(command)
+    return command
+
+
+def overrides(**given: Any) -> dict[str, Any]:
+    """Those of these options that were given."""
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def override_words(given: dict[str, Any]) -> list[str]:
+    """The same as words of a command line."""
+    return [word for key, value in given.items() for word in (f"--{key}", str(value))]
 
 
 def _recipes() -> list[str]:
