@@ -24,10 +24,11 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 # Run by its path, which puts this folder first, and modules of its names over others of these names.
-_ROOT = str(Path(__file__).resolve().parents[1])
-sys.path[:] = [_ROOT, *(path for path in sys.path if os.path.realpath(path or ".") != os.path.dirname(__file__))]
+_HERE = Path(__file__).resolve().parent
+sys.path[:] = [str(_HERE.parent), *(path for path in sys.path if os.path.realpath(path) != str(_HERE))]
 
 from entrypoint.commands import defuse, stop_commands  # noqa: E402
 from entrypoint.inputs import InputError, Inputs  # noqa: E402
@@ -242,10 +243,10 @@ def _say(line: str, wrong: bool = False) -> None:
     _show(one_line(line, 1000), sys.stderr if wrong else sys.stdout)
 
 
-def _show(line: str, stream: object = None) -> None:
+def _show(line: str, stream: TextIO | None = None) -> None:
     """Print a line that may hold anything. Nobody may be listening any more, and there is work to do all the same."""
     with contextlib.suppress(OSError, ValueError):
-        print(defuse(line), file=stream or sys.stdout, flush=True)  # type: ignore[call-overload]
+        print(defuse(line), file=stream or sys.stdout, flush=True)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,11 @@ def environment(env: Mapping[str, str], network: str) -> dict[str, str]:
         given.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", **dict.fromkeys(PROXIES, ""))
     return {
         **given,
+        # The one place that can be written to beside /out, whatever place the image names.
         "HOME": _TMP,
+        "TMPDIR": _TMP,
+        "TORCHINDUCTOR_CACHE_DIR": f"{_TMP}/torchinductor",
+        "TRITON_CACHE_DIR": f"{_TMP}/triton",
         # There is no entry in /etc/passwd for a user by number, and getpass.getuser() fails without one of these.
         "USER": "parity",
         "LOGNAME": "parity",

@@ -145,8 +145,8 @@ def busy(gpus: Gpus, env: Mapping[str, str]) -> list[Finding]:
         found.append(
             warning(
                 "gpus",
-                f"GPU {names.get(row[0], row[0])} is in use by process {row[1]} ({os.path.basename(row[2])}, {row[3]}):"
-                " legs may run out of memory; end it, or give other gpus",
+                f"GPU {names.get(row[0], row[0])} is in use by process {row[1]} ({os.path.basename(row[2])},"
+                f" {row[3]}): legs may run out of memory; end it, or give other gpus",
             )
         )
     return found

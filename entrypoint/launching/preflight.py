@@ -21,6 +21,7 @@ from entrypoint.launching.source import Source, credentials, inside_container, p
 __all__ = ["Image", "Ready", "identity", "preflight"]
 
 _NOBODY = 65534
+_SHM = "/dev/shm"  # noqa: S108 - shared memory's place
 _PULL = 3600.0
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _ENOUGH_SHM = 1 << 30
@@ -201,14 +202,14 @@ def _process(ready: Ready, inputs: Inputs, env: Mapping[str, str]) -> None:
         if there:
             ready.gpus = gpus.Gpus(asked, devices, "process")
     try:
-        size = shutil.disk_usage("/dev/shm").total  # noqa: S108: shared memory's place
+        size = shutil.disk_usage(_SHM).total
     except OSError:
         size = 0
     if size < _ENOUGH_SHM:
         add(
             warning(
                 "shm-size",
-                f"/dev/shm has {size >> 20} MiB, which is little for legs of more than one rank: give this job's"
+                f"{_SHM} has {size >> 20} MiB, which is little for legs of more than one rank: give this job's"
                 " container more, as with options: --shm-size=16g, or an emptyDir with medium: Memory",
             )
         )

@@ -108,4 +108,4 @@ def legs(python: str, suite: str, run: Path, setup: str, home: Path) -> list[str
     command = [python, "-P", "-m", "parity", "run", suite, "--out", str(run)]
     if not setup:
         return command
-    return ["sh", *with_setup(setup, command, str(home / "setup"), python)]
+    return ["sh", *with_setup(setup, command, str(home / "setup"))]

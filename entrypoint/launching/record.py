@@ -1,4 +1,4 @@
-"""`launch.json`: how the legs were run. By the launcher alone, outside of what the legs can write to in a container."""
+"""`launch.json`: how the legs were run. By the launcher alone; legs in a container cannot write to where it is."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def probe(folder: Path) -> int:
 
 
 def credentials(source: Source) -> list[str]:
-    """Files of git in the repository that hold a token, or lead to one, as actions/checkout leaves them by default."""
+    """Files of git in the repository that hold a token or lead to one, as actions/checkout leaves them by default."""
     return [name for name in _configurations(source.path) if _CREDENTIAL.search(_read(source.path / name))]
 
 
