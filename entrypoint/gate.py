@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from entrypoint import commands, outputs
 from entrypoint.event import Context, EventError, dig, find_pull, full_sha, read
 from entrypoint.github import Client, GitHubError
 from entrypoint.inputs import InputError, Inputs
+from entrypoint.launching.source import Source, tested_sha
 
 __all__ = ["Decision", "Refusal", "decide", "main", "parse", "recheck"]
 
@@ -133,7 +133,10 @@ def recheck(context: Context, client: Client, inputs: Inputs, workspace: Path) -
         _hold_to_head(context, client, number, sha)
     elif context.event_name == "issue_comment":
         raise Refusal("the comment is on no pull request")
-    if _checked_out(workspace) != sha:
+    found = tested_sha(Source({"GITHUB_WORKSPACE": str(workspace)}))
+    if found is None:
+        raise Refusal("nothing is checked out in the workspace")
+    if found != sha:
         raise Refusal("what is checked out is not the approved commit: check out with `ref:` set to its sha")
     return Decision(True, "the approved commit is checked out, and is the head still", number, sha)
 
@@ -285,20 +288,6 @@ def _is_fork(pull: Any) -> bool:
     """Whether the head is in another repository, or in one that was deleted. A fork may have forks of its own."""
     base, head = dig(pull, "base", "repo", "full_name"), dig(pull, "head", "repo", "full_name")
     return not isinstance(head, str) or head != base
-
-
-def _checked_out(workspace: Path) -> str:
-    """Return the sha of the commit that is checked out.
-
-    actions/checkout leaves a commit that it was given by sha in `.git/HEAD`; git is asked about a branch.
-    """
-    try:
-        sha = full_sha((workspace / ".git" / "HEAD").read_text(encoding="ascii").strip())
-        # A workspace may belong to another user than this job's.
-        git = ["git", "-c", f"safe.directory={workspace.resolve()}", "-C", str(workspace), "rev-parse", "HEAD"]
-        return sha or full_sha(subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip())
-    except (OSError, ValueError, subprocess.CalledProcessError):
-        raise Refusal("nothing is checked out in the workspace") from None
 
 
 def _answer(context: Context, client: Client, refusal: Refusal | None) -> None:
