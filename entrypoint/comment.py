@@ -99,16 +99,19 @@ class _Thread:
             newest = max(shown, key=self._rank, default=None)
             if newest is not None and self._rank(newest) > self._rank(self._run):
                 notice = f"The comment shows run {newest.run} already, which is newer; it is left as it is."
-                return Posted(ours[0].url, None if written else notice)
+                # Where the oldest does not show it yet, whoever published it will see to that.
+                odd = self._remove(ours[1:]) if ours[0].runs[:1] == [newest] else None
+                return Posted(ours[0].url, odd or (None if written else notice))
             if not written and not _wanted(mode, self._run, ours):
                 return Posted(ours[0].url if ours else None)
-            self._failure = None
-            text = body(self._remembered(ours))
-            if ours and (_same(ours[0].body, text) or (written and self._is_shown(ours[0]))):
+            runs = self._remembered(ours)
+            text = body(runs)
+            if ours and (_same(ours[0].body, text) or (written and _numbers(ours[0].runs) == _numbers(runs))):
                 return Posted(ours[0].url, self._remove(ours[1:]))
+            if not ours and created == _MOST_CREATED:
+                break
+            self._failure = None
             if not ours:
-                if created == _MOST_CREATED:
-                    break
                 created += 1
                 self._create(text)
             else:
@@ -133,9 +136,6 @@ class _Thread:
     def _rank(self, run: Run) -> tuple[bool, int, int]:
         """A run of the newest commit comes before any other, and a later one before an earlier."""
         return run.sha == self._head, *run.number
-
-    def _is_shown(self, comment: _Comment) -> bool:
-        return bool(comment.runs) and self._rank(comment.runs[0]) == self._rank(self._run)
 
     def _remembered(self, ours: list[_Comment]) -> list[Run]:
         known = [run for one in ours for run in one.runs]
@@ -189,6 +189,10 @@ def _wanted(mode: str, run: Run, ours: list[_Comment]) -> bool:
 
 def _same(one: str, other: str) -> bool:
     return one.replace("\r\n", "\n").strip() == other.replace("\r\n", "\n").strip()
+
+
+def _numbers(runs: Sequence[Run]) -> list[tuple[int, int]]:
+    return [run.number for run in runs]
 
 
 def _login(comment: Any) -> str | None:

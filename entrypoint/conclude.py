@@ -1,6 +1,8 @@
 """One result of what the legs left and of how they were run. Nothing that is odd is green."""
 
 import math
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,51 +15,51 @@ from parity.result import ComparisonResult, Result
 __all__ = ["conclude", "divergent_step", "telling", "worst_step"]
 
 # Exit codes of `parity run`; any other is that of something which failed before or after it.
-_SAID: Final = {0: Verdict.PASS, 1: Verdict.FAIL, 3: Verdict.INCONCLUSIVE}
+_SAID: Final[Mapping[int | None, Verdict]] = {0: Verdict.PASS, 1: Verdict.FAIL, 3: Verdict.INCONCLUSIVE}
 
 
-def conclude(out: Path, suite: str, sha: str, run: tuple[int, int], notes: list[str]) -> Result:
+def conclude(out: Path, suite: str, shas: Sequence[str], notes: list[str]) -> Result:
     """The result of what `launch` left in a folder.
 
     Args:
         out: the folder. Untrusted.
         suite: as the workflow names it, for a result without one of its own.
-        sha: the commit that the workflow says was tested; empty if it does not say.
-        run: id and attempt of this workflow run.
+        shas: the commits that this workflow run may have tested, the one that it is about first; none if it does
+            not know.
         notes: what the report is to say besides.
     """
-    problems: list[str] = []
     try:
         launched = read(out)
+        problems = launched.problems()
     except NoResultError as error:
-        launched = Launched()
-        problems.append(str(error))
-    if launched.sha and sha and launched.sha != sha:
-        problems.append(f"The legs ran on commit {launched.sha}, not on {sha}.")
-    if launched.run_id is not None and (launched.run_id, launched.run_attempt or run[1]) != run:
-        problems.append(f"The legs are those of workflow run {launched.run_id}, not of this one.")
-    problems += [f"{found.name}: {found.text}" for found in launched.findings if found.level == "error"]
+        launched, problems = Launched(), [str(error)]
+    if launched.tested_sha and shas and launched.tested_sha not in shas:
+        other = f"The legs ran on commit {launched.tested_sha}, and this workflow run is about {', '.join(shas)}"
+        problems.append(f"{other}: check that one out, or give the input sha.")
     try:
         result = rejudge(out / "run")
     except NoResultError as error:
-        # Where the legs never began, that their folder is empty is no news.
-        result = _none(suite, problems or [str(error)])
-        problems = []
-    verdicts, said = [Verdict(result.verdict)], ""
-    if not problems and launched.exit_code is not None:
-        verdicts.append(_SAID.get(launched.exit_code, Verdict.ERROR))
-    if problems or launched.exit_code is None:
-        verdicts.append(Verdict.ERROR)
-    verdict = merge(verdicts)
-    if problems:
-        said = " ".join(problems)
-    elif verdict.value != result.verdict:
-        ended = f"with exit code {launched.exit_code}" if launched.exit_code is not None else "before its end"
-        said = f"The run itself ended {ended}."
-    summary = f"{said} What it left says {result.verdict}: {result.summary}" if said else result.summary
-    return result.model_copy(
-        update={"verdict": verdict.value, "summary": summary, "notes": [*notes, *launched.notes(), *result.notes]}
-    )
+        # Where the legs never began, that they left nothing is no news.
+        result, problems = _none(suite, problems or [str(error)]), []
+    said = " ".join(problems) or _ended(launched)
+    worst = Verdict.ERROR if problems else _SAID.get(launched.exit_code, Verdict.ERROR)
+    verdict = merge([Verdict(result.verdict), worst])
+    if launched.tested_sha in shas[1:]:
+        notes = [*notes, f"What was checked out is {launched.tested_sha}, its merge into the base branch."]
+    changed: dict[str, object] = {"notes": [*notes, *launched.notes(), *result.notes]}
+    if verdict.value != result.verdict:
+        summary = f"{said} What is there says {result.verdict}: {result.summary}"
+        changed |= {"verdict": verdict.value, "summary": summary}
+    elif problems:
+        changed["summary"] = f"{said} {result.summary}"
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", launched.ended):
+        changed["created"] = launched.ended  # judged again, it is the same result
+    return result.model_copy(update=changed)
+
+
+def _ended(launched: Launched) -> str:
+    code = "" if launched.exit_code is None else f" with exit code {launched.exit_code}"
+    return f"The run as a whole {launched.how}{code}."
 
 
 def _none(suite: str, problems: list[str]) -> Result:

@@ -25,39 +25,64 @@ class Finding(BaseModel):
     text: str
 
 
+class Image(BaseModel):
+    """What the container was made of."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    digest: str | None = None
+
+
 class Launched(BaseModel):
-    """How the legs were run.
+    """How the legs were run, as far as a report says it; `entrypoint.launching.record` has the whole list.
 
     Attributes:
-        isolation: in a container, or as processes of the job.
+        isolation: in a container, or as processes of the job; None if it did not come to that.
+        why: how that was decided.
+        tested_sha: the commit that was checked out.
         image: of the container.
-        reason: why there was no container.
-        findings: of the preflight.
-        exit_code: of the run; None if it did not come to an end.
-        sha: the commit that was checked out.
-        run_id, run_attempt: of the workflow run.
+        network: of the container.
+        ended: when, UTC.
+        how: `finished`, `timed out`, `interrupted` or `not started`.
+        exit_code: of the run, or of what failed instead.
+        error: why there is nothing to judge.
+        preflight: what it found.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+    format: Literal["parity.launch/1"] = "parity.launch/1"
     isolation: Literal["docker", "process"] | None = None
-    image: str | None = None
-    reason: str = ""
-    findings: list[Finding] = []
+    why: str = ""
+    tested_sha: str | None = None
+    image: Image | None = None
+    network: str | None = None
+    ended: str = ""
+    how: Literal["finished", "timed out", "interrupted", "not started"] = "not started"
     exit_code: int | None = None
-    sha: str = ""
-    run_id: int | None = None
-    run_attempt: int | None = None
+    error: str | None = None
+    preflight: list[Finding] = []
+
+    def problems(self) -> list[str]:
+        """Why there is nothing to judge."""
+        found = [f"{one.name}: {one.text}" for one in self.preflight if one.level == "error"]
+        return list(dict.fromkeys([*([self.error] if self.error else []), *found]))
 
     def notes(self) -> list[str]:
         """What a reader of the report must know of it."""
-        where = {
-            "docker": f"The legs ran in a container{f' of {self.image}' if self.image else ''}, without a token.",
-            "process": "The legs ran as processes of the job itself, not in a container of their own: whatever the "
-            "job's machine holds was within their reach.",
-            None: "How the legs were run is not known.",
-        }[self.isolation]
-        return [f"{where} {self.reason}".strip(), *(f"{found.name}: {found.text}" for found in self.findings)]
+        warnings = [f"{one.name}: {one.text}" for one in self.preflight if one.level == "warning"]
+        reason = f", as {self.why}" if self.why else ""
+        if self.isolation == "docker":
+            image = (
+                f" of {self.image.name}{f' ({self.image.digest})' if self.image.digest else ''}" if self.image else ""
+            )
+            network = "" if self.network in (None, "none") else f", and with the network {self.network}"
+            return [f"The legs ran in a container{image}, without a token{network}{reason}.", *warnings]
+        if self.isolation == "process":
+            within = "whatever the job's machine holds was within their reach"
+            return [f"The legs ran as processes of the job, not isolated: {within}{reason}.", *warnings]
+        return ["The legs did not run, or how they did is not known.", *warnings]
 
 
 def read(out: Path) -> Launched:

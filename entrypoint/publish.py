@@ -57,9 +57,8 @@ def publish(inputs: Inputs, context: event.Context, client: Client | None, env: 
     job = _Job(inputs, context, client, env)
     pull = job.find_pull()
     notes = [_tested(context.head_sha, pull)] if context.head_sha else []
-    number = context.run_id, context.run_attempt
     try:
-        result = conclude(job.folder(), inputs.suite, context.head_sha, number, notes)
+        result = conclude(job.folder(), inputs.suite, job.commits(), notes)
     except UsageError as error:
         result = Result(suite=inputs.suite, verdict="error", summary=str(error), reproduce="", notes=notes)
     _annotate(result, job.name, inputs.suite)
@@ -97,6 +96,12 @@ class _Job:
     def name(self) -> str:
         """Of the commit status. What the workflow says, for the suite's own name is the pull request's to choose."""
         return f"parity / {self.inputs.key or self.inputs.suite}"
+
+    def commits(self) -> list[str]:
+        """The commits that this workflow run may have tested, the one that it is about first."""
+        # On `pull_request`, what is checked out by default is the merge of that commit into the base.
+        merged = self.env.get("GITHUB_SHA") if self.context.event_name == "pull_request" else None
+        return [sha for sha in dict.fromkeys((self.context.head_sha, event.full_sha(merged))) if sha]
 
     def folder(self) -> Path:
         """The folder that `launch` left.
