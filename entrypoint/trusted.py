@@ -1,0 +1,173 @@
+"""Start one of the action's programs that hold a token, in an environment of the action's own.
+
+    python3 -I trusted.py gate|publish [ARGUMENT ...]
+
+The code under test lies in the workspace, and may hold a `requests.py`. So Python runs isolated (`-I`: it looks
+neither at the working directory nor at PYTHONPATH), in a virtual environment made for this job from the action's lock
+file, without torch. Where that can't be made, because there is no Python 3.11 or newer or no package index, the
+program runs in the action's image: with the token, and with the workspace read-only but for the results.
+
+Standard library, Python 3.9 or newer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["FOR_TORCH", "environment", "in_container", "main", "requirements"]
+
+ACTION = Path(__file__).resolve().parent.parent
+PROGRAMS = ("gate", "publish")
+FOR_TORCH = frozenset({"filelock", "fsspec", "mpmath", "networkx", "setuptools", "sympy", "torch"})
+"""What the lock file holds for torch alone."""
+
+_IMAGE_PYTHON = "/opt/parity/bin/python"
+_NEWEST = 20
+# Certificates of a company's own, by which requests reaches a server of its own.
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+
+
+class Unavailable(Exception):  # noqa: N818
+    """This way of starting a program is not there: one line that says why."""
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str]) -> int:
+    """Become the program; return an exit code only if that fails."""
+    if not arguments or arguments[0] not in PROGRAMS:
+        print(f"usage: python3 -I trusted.py {'|'.join(PROGRAMS)} [ARGUMENT ...]", file=sys.stderr)
+        return 2
+    try:
+        python = environment(env)
+        os.execve(python, [str(python), *_isolated(arguments)], dict(env))  # noqa: S606
+    except Unavailable as error:
+        no_python = error
+    print(f"{no_python}; using the image", flush=True)
+    try:
+        argv = in_container(env, arguments)
+        os.execvpe(argv[0], argv, dict(env))  # noqa: S606
+    except Unavailable as error:
+        print(f"::error::{no_python}, and {error}", flush=True)
+    return 4
+
+
+def environment(env: Mapping[str, str]) -> Path:
+    """Return the Python of the virtual environment, which is made where there is none yet.
+
+    Raises:
+        Unavailable: it can't be made.
+    """
+    python = _python(env)
+    lock = requirements((ACTION / "requirements.lock").read_text(encoding="utf-8"))
+    base = Path(env.get("RUNNER_TEMP") or tempfile.gettempdir())
+    what = hashlib.sha256(f"{python}\n{ACTION}\n{lock}".encode()).hexdigest()[:16]
+    folder = base / f"parity-trusted-{os.getuid()}-{what}"
+    if _is_ours(folder):
+        return folder / "bin" / "python"
+    # Renamed when it is whole, so that nobody finds half of one.
+    made = Path(tempfile.mkdtemp(prefix="parity-trusted-", dir=base))
+    try:
+        _run(
+            env,
+            [python, "-I", "-m", "venv", str(made)],
+            "no virtual environment could be made (python3-venv is needed)",
+        )
+        listed = made / "requirements.txt"
+        listed.write_text(lock, encoding="utf-8")
+        pip = [str(made / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        # A source distribution would run its own code to be built.
+        pip += ["--no-input", "--no-deps", "--only-binary=:all:", "-r", str(listed)]
+        _run(env, pip, "what the action needs could not be installed")
+        (site,) = made.glob("lib/python*/site-packages")
+        (site / "parity-action.pth").write_text(f"{ACTION}\n", encoding="utf-8")
+        made.rename(folder)
+    except OSError:
+        if not _is_ours(folder):  # another step of this job was not faster
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return folder / "bin" / "python"
+
+
+def requirements(lock: str) -> str:
+    """Return the lock file without what it holds for torch; hashes stay, and pip then asks for each of them."""
+    kept = ""
+    for entry in re.sub(r"\\\r?\n", " ", lock).splitlines():
+        name = re.split(r"[\s=;\[<>~!@]", entry.strip(), maxsplit=1)[0]
+        if re.sub(r"[-_.]+", "-", name).lower() not in FOR_TORCH:
+            kept += f"{entry}\n"
+    return kept
+
+
+def in_container(env: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
+    """Return the command line that runs a program of the image, with the token.
+
+    Raises:
+        Unavailable: there is no program to run containers with, or no image.
+    """
+    docker, image = env.get("INPUT_DOCKER") or "docker", env.get("INPUT_IMAGE", "")
+    if not shutil.which(docker, path=env.get("PATH")):
+        raise Unavailable(f"there is no {docker}")
+    if not image or image.startswith("-"):
+        raise Unavailable("the input `image` names none")
+    workspace = Path(env.get("GITHUB_WORKSPACE") or os.getcwd())
+    words = [docker, "run", "--rm", "--init", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    words += ["--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(workspace)]
+    mounts = {workspace: "ro"}
+    if arguments[0] == "publish":
+        out = workspace / (env.get("INPUT_OUT") or "parity-out")
+        out.mkdir(parents=True, exist_ok=True)
+        mounts[out] = "rw"
+    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+        if env.get(name):
+            mounts[Path(env[name])] = "rw"
+    for name in ("GITHUB_EVENT_PATH", *_BUNDLES):
+        if env.get(name) and Path(env[name]).exists():
+            mounts[Path(env[name])] = "ro"
+    for path, how in mounts.items():
+        words += ["--mount", f"type=bind,source={path},target={path}{',readonly' if how == 'ro' else ''}"]
+    for name in sorted(env):
+        # Values are not on the command line, which every user of the machine can read.
+        if re.match(r"(GITHUB|INPUT|RUNNER)_\w+$|(https?|no)_proxy$", name, re.IGNORECASE) or name in _BUNDLES:
+            words += ["--env", name]
+    return [*words, "--entrypoint", _IMAGE_PYTHON, image, *_isolated(arguments)]
+
+
+def _isolated(arguments: Sequence[str]) -> list[str]:
+    return ["-I", "-m", f"entrypoint.{arguments[0]}", *arguments[1:]]
+
+
+def _python(env: Mapping[str, str]) -> str:
+    """Return a Python that is new enough."""
+    if sys.version_info >= (3, 11):  # noqa: UP036  the runner's own may be older
+        return sys.executable
+    for minor in range(_NEWEST, 10, -1):
+        if found := shutil.which(f"python3.{minor}", path=env.get("PATH")):
+            return found
+    raise Unavailable("there is no Python 3.11 or newer on this runner")
+
+
+def _is_ours(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+
+
+def _run(env: Mapping[str, str], command: list[str], otherwise: str) -> None:
+    tokenless = {name: value for name, value in env.items() if name != "INPUT_TOKEN"}
+    done = subprocess.run(
+        command, env=tokenless, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode:
+        lines = done.stdout.strip().splitlines()
+        print("\n".join(lines[-20:]), flush=True)
+        raise Unavailable(otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))
