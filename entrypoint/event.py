@@ -105,12 +105,13 @@ def find_pull(context: Context, client: Client, inputs: Inputs) -> int | None:
     """Return the pull request's number: from input, event, ref, or the commit's pull requests, in this order.
 
     Of several open pull requests with this very head it is the oldest, so that a report stays where the last one is.
+    A scheduled run is about none, even if the default branch is the head of one.
 
     Raises:
         entrypoint.github.GitHubError: the API did not answer.
     """
     number = inputs.pr_number or context.pr_number
-    if number or not context.head_sha:
+    if number or not context.head_sha or context.event_name == "schedule":
         return number
     found = client.pages(f"/repos/{context.repository}/commits/{context.head_sha}/pulls")
     numbers = [

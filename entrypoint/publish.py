@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from entrypoint import body, commands, comment, event, outputs, status, summary
+from entrypoint import body, commands, comment, event, issue, outputs, status, summary
 from entrypoint.conclude import conclude, divergent_step, telling, worst_step
 from entrypoint.fitting import chapters
 from entrypoint.github import Client, GitHubError
@@ -175,9 +175,9 @@ class _Job:
             _tell("notice", refused)
 
     def comment(self, result: Result, pull: _Pull | None) -> None:
-        """Write the comment, if it is wanted and possible, and hand out its address."""
+        """Write the comment, or a nightly run's issue, if it is wanted and possible, and hand out its address."""
         inputs, context = self.inputs, self.context
-        if self.client is None or pull is None or inputs.comment == "off":
+        if self.client is None or inputs.comment == "off" or (pull is None and context.event_name != "schedule"):
             return
         if not context.head_sha:
             _tell("notice", "The event does not say which commit was tested; give the input sha for a comment.")
@@ -185,24 +185,33 @@ class _Job:
         # Two workflows may run the same suite.
         key = inputs.key or f"{context.workflow} / {inputs.suite}"
         links = body.Links(context.server_url, context.repository)
-        posted = comment.post(
-            self.client,
-            context.repository,
-            pull.number,
-            key=key,
-            run=body.Run(
-                sha=context.head_sha,
-                verdict=result.verdict,
-                run=context.run_id,
-                attempt=context.run_attempt,
-                step=worst_step(result),
-                time=now(),
-            ),
-            head=pull.head,
-            body=partial(body.render, key, report=chapters(render_sections(result)), links=links),
-            mode=inputs.comment,
-            author=self.env.get("INPUT_COMMENT_AUTHOR", "").strip(),
+        run = body.Run(
+            sha=context.head_sha,
+            verdict=result.verdict,
+            run=context.run_id,
+            attempt=context.run_attempt,
+            step=worst_step(result),
+            time=now(),
         )
+        text = partial(body.render, key, report=chapters(render_sections(result)), links=links)
+        author = self.env.get("INPUT_COMMENT_AUTHOR", "").strip()
+        if pull is None:
+            title = plain(f"parity: {inputs.key or inputs.suite} does not pass")
+            posted = issue.post(
+                self.client, context.repository, key=key, title=title, run=run, body=text, author=author
+            )
+        else:
+            posted = comment.post(
+                self.client,
+                context.repository,
+                pull.number,
+                key=key,
+                run=run,
+                head=pull.head,
+                body=text,
+                mode=inputs.comment,
+                author=author,
+            )
         if posted.notice:
             _tell("notice", posted.notice)
         if posted.url:

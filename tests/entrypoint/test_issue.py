@@ -1,13 +1,16 @@
 """The issue of nightly runs, on the stand-in."""
 
+from pathlib import Path
+
 import pytest
 
 from entrypoint import issue
 from entrypoint.body import Links, Run, marker, parse, render
 from entrypoint.comment import Posted
 from entrypoint.github import Client
+from entrypoint.publish import main
 from parity.result import VerdictName
-from tests.github import faults
+from tests.github import events, faults
 from tests.github.fixtures import github as github
 from tests.github.server import GitHub
 from tests.github.state import Issue
@@ -91,3 +94,14 @@ def test_where_issues_are_disabled_it_is_a_notice(github: GitHub) -> None:
     posted = night(github, 1, "fail")
     assert posted.url is None
     assert "disabled" in (posted.notice or "")
+
+
+def test_a_scheduled_run_without_legs_opens_the_issue(github: GitHub, tmp_path: Path) -> None:
+    token = github.add_installation_token("github-actions[bot]", "org/project", permissions={"issues": "write"})
+    env = events.environ(github, events.schedule(github), tmp_path, token)
+    env |= {"INPUT_TOKEN": env.pop("GITHUB_TOKEN"), "INPUT_STATUS": "false", "INPUT_MODE": "publish"}
+    env |= {"GITHUB_WORKSPACE": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "output")}
+    assert main(env) == 4
+    (made,) = issues(github)
+    assert parse(made.body or "")[0].verdict == "error"
+    assert f"/issues/{made.number}" in (tmp_path / "output").read_text()

@@ -137,3 +137,9 @@ def test_the_commit_tells_of_which_open_pull_request_it_is_the_head(github: GitH
 def test_a_commit_may_be_of_no_pull_request(github: GitHub, tmp_path: Path) -> None:
     sha = github.repository.branches["main"]
     assert find(github, tmp_path, events.push(github, sha, "refs/heads/main")) is None
+
+
+def test_a_scheduled_run_is_about_no_pull_request(github: GitHub, tmp_path: Path) -> None:
+    github.repository.add_pull(number=11, head_sha=github.repository.branches["main"])
+    assert find(github, tmp_path, events.schedule(github)) is None
+    assert github.log == []
