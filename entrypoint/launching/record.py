@@ -107,9 +107,18 @@ def has_run(run: Path) -> bool:
 
 
 def output_size(run: Path) -> dict[str, Any]:
-    """How many files and bytes there are; no link is followed."""
+    """How many files and bytes there are; no link is followed.
+
+    Folders that were closed to their owner are opened: the next checkout has to remove them.
+    """
     files = size = 0
-    for folder, _, names in os.walk(run):
+    for folder, below, names in os.walk(run):
+        for name in below:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                mode = os.lstat(path).st_mode
+                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                    os.chmod(path, 0o755)
         for name in names:
             files += 1
             with contextlib.suppress(OSError):
