@@ -27,7 +27,7 @@ def choose_profile(
     profile = PROFILES[name]
     if asked and asked != "auto":
         coarser = PROFILES[asked].epsilon > profile.epsilon and not reason.startswith("assumed")
-        profile, reason = replace(PROFILES[asked], stands=coarser), ""
+        profile, reason = replace(PROFILES[asked], only_widens=coarser), ""
     for metric in BoundsByMetric.model_fields:
         given: dict[str, float] = {}
         for by_metric in bounds:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.comparison import Comparison, Gap
-from parity.checks.noise import horizon, noise_floor
+from parity.checks.noise import horizon, measured_by_perturbing, noise_floor, sane_legs
 from parity.checks.words import number, plural
 
 __all__ = ["DOUBT", "MOST_WIDENING", "Allowance", "allowance", "control_beyond", "unjudged"]
@@ -19,8 +19,8 @@ MOST_WIDENING = 32.0
 # How many times beyond a profile's bound a later step is still in doubt, where no control measured the noise.
 DOUBT = 4.0
 
-# How many times beyond what is allowed a step after the evidence horizon may be, before it is doubted.
-_CORRECT_BEYOND = 4.0
+# A float64 that is printed whole is known to a few parts in 10^16.
+_WHOLE = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Allowance:
 
     def beyond(self, gap: Gap) -> NDArray[np.bool_]:
         """Steps after the horizon that are further out than anything seen of correct runs there."""
-        return gap.finite & ~self.judged & (gap.absolute > _CORRECT_BEYOND * self.ceiling)
+        return gap.finite & ~self.judged & (gap.absolute > self.ceiling)
 
 
 def allowance(comparison: Comparison, gap: Gap) -> Allowance:
@@ -68,30 +68,45 @@ def allowance(comparison: Comparison, gap: Gap) -> Allowance:
     """
     bound = comparison.bound(gap.metric)
     updates = comparison.updates(gap.steps)
+    first = updates <= 0
     own = bound.allowed(updates, gap.scale)
-    allowed, ceiling = own, own
     judged = np.ones(gap.steps.shape, dtype=np.bool_)
-    if not bound.explicit:
-        # A profile knows nothing finer than the numbers that the run computed in.
-        allowed = ceiling = own = np.maximum(own, gap.spacing)
-        floor = noise_floor(comparison, gap)
-        if floor is not None and comparison.measured_by_perturbing(gap.metric):
-            noise = np.maximum(comparison.k * floor, gap.spacing)
-            # Before any update nothing amplifies one ulp, so a perturbed leg far out there is none.
-            noise = np.where(updates <= 0, np.minimum(noise, DOUBT * own), noise)
-            allowed = ceiling = np.maximum(noise, own) if comparison.profile.stands else noise
-            judged = (updates <= 0) | (gap.steps <= horizon(comparison, gap.metric))
-        elif floor is not None:
-            noise = np.where(updates <= 0, 0.0, comparison.k * floor)
-            allowed = np.maximum(own, np.minimum(noise, MOST_WIDENING * own))
-            ceiling = np.maximum(ceiling, noise)
-        else:
-            # Nor what rounding does to this model: correct layouts of small models at a high learning rate were 2.4
-            # times beyond in 12 steps, and beyond `steady_steps` nobody measured. The smallest real bug in the logs
-            # was 8 times beyond.
-            guessed = np.where(updates > bound.steady_steps, MOST_WIDENING, DOUBT)
-            ceiling = np.where(updates <= 0, own, guessed * own)
-    return Allowance(allowed, ceiling + gap.resolution, own, allowed < gap.resolution, judged)
+    if bound.explicit:
+        return _made(gap, own, own, own, judged)
+    # A profile knows nothing finer than the numbers that the run computed in.
+    guess = np.maximum(own, gap.spacing)
+    floor = noise_floor(comparison, gap)
+    noise = np.zeros(own.shape) if floor is None else np.maximum(comparison.k * floor, gap.spacing)
+    if measured_by_perturbing(comparison, gap.metric):
+        # Before any update nothing amplifies one ulp, so a perturbed leg far out there is none.
+        noise = np.where(first, np.minimum(noise, DOUBT * guess), noise)
+        allowed = ceiling = np.maximum(noise, guess) if comparison.profile.only_widens else noise
+        judged = first | (gap.steps <= horizon(comparison, gap.metric))
+    else:
+        noise = np.where(first, 0.0, noise)
+        allowed = np.maximum(guess, np.minimum(noise, MOST_WIDENING * guess))
+        ceiling = np.maximum(guess, noise)
+        if not set(comparison.controls) & set(sane_legs(comparison)):
+            # Nor does it know what rounding does to this model: correct layouts of small models at a high learning
+            # rate were 2.4 times beyond in 12 steps, and beyond `steady_steps` nobody measured. The smallest real bug
+            # in the logs was 8 times beyond.
+            doubtful = np.where(updates > bound.steady_steps, MOST_WIDENING, DOUBT)
+            ceiling = np.where(first, ceiling, np.maximum(ceiling, doubtful * guess))
+    if bound.first_explicit:
+        allowed, ceiling = np.where(first, own, allowed), np.where(first, own, ceiling)
+    return _made(gap, allowed, ceiling, guess, judged)
+
+
+def _made(
+    gap: Gap,
+    allowed: NDArray[np.float64],
+    ceiling: NDArray[np.float64],
+    own: NDArray[np.float64],
+    judged: NDArray[np.bool_],
+) -> Allowance:
+    # Equal numbers that were printed to the last digit are equal; of fewer digits nobody knows.
+    equal = (gap.absolute == 0) & (gap.resolution <= _WHOLE * np.abs(gap.baseline))
+    return Allowance(allowed, ceiling + gap.resolution, own, (allowed < gap.resolution) & ~equal, judged)
 
 
 def unjudged(gap: Gap, allowed: Allowance) -> str:

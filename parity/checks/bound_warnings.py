@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from parity.checks.allowance import Allowance, allowance
 from parity.checks.comparison import Comparison, Gap
-from parity.checks.noise import noise_floor
+from parity.checks.noise import measured_by_perturbing, noise_floor
 from parity.checks.within import measure
 from parity.checks.words import number, plural
 
@@ -61,7 +61,7 @@ def _measured(comparison: Comparison, gap: Gap, allowed: Allowance, at: int) -> 
     floor = noise_floor(comparison, gap)
     if floor is None:
         return False
-    return comparison.measured_by_perturbing(gap.metric) or bool(comparison.k * floor[at] < allowed.allowed[at])
+    return measured_by_perturbing(comparison, gap.metric) or bool(comparison.k * floor[at] < allowed.allowed[at])
 
 
 def _unprintable(gap: Gap, allowed: Allowance) -> str:

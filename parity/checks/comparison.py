@@ -220,10 +220,6 @@ class Comparison:
         """The judged metrics that the baseline or the candidate has."""
         return tuple(m for m in JUDGED if self.baseline.curve(m) or self.candidate.curve(m))
 
-    def measured_by_perturbing(self, metric: str) -> bool:
-        """Whether a perturbed leg shows what noise is in a metric."""
-        return any((gap := self.gap_of(metric, leg)) is not None and gap.finite.any() for leg in self.perturbed)
-
     def gap(self, metric: str) -> Gap | None:
         """Candidate against baseline; None where they have no step in common, or count steps differently."""
         return None if self.shift else self.gap_of(metric, self.candidate)

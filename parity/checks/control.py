@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from parity.checks.allowance import MOST_WIDENING, allowance, control_beyond
 from parity.checks.comparison import Comparison, Gap
-from parity.checks.noise import CONTROL_LIMIT, Carried, carried, horizon, noise_floor
+from parity.checks.impostors import impostors
+from parity.checks.noise import CONTROL_LIMIT, Convicted, convicted, horizon, measured_by_perturbing, noise_floor
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.within import attribution, measure
 from parity.checks.words import number
@@ -26,12 +27,15 @@ def check(comparison: Comparison) -> Outcome:
     """
     if next(comparison.floor_legs(), None) is None:
         return Outcome("control", Kind.PARITY, Status.NOT_RUN, "no control, repeat or perturbed leg", required=False)
-    suspects = carried(comparison)
+    out = convicted(comparison)
     numbers: list[MetricGap] = []
-    words = [_accusation(one) for one in suspects]
-    unknown = list(_not_noise(comparison))
-    failed = bool(suspects)
+    words = [_sentence_of(comparison, one) for one in out]
+    unknown = list(impostors(comparison).values())
+    failed = bool(out)
     for metric in comparison.metrics():
+        if comparison.bound(metric).explicit:
+            words.append(f"{metric} has a bound of its own")
+            continue
         gap = comparison.gap(metric)
         floor = None if gap is None else noise_floor(comparison, gap)
         allowed = None if gap is None else allowed_by_noise(comparison, gap)
@@ -39,10 +43,11 @@ def check(comparison: Comparison) -> Outcome:
             unknown.append(f"no leg that measures noise has a finite {metric} in common with the baseline")
             continue
         judged = gap.steps <= horizon(comparison, metric)
-        allowed = np.maximum(allowed, gap.resolution)
-        measured = measure(gap, allowed, floor, judged)
-        over = np.flatnonzero(judged & gap.finite & (gap.absolute > allowed))
-        failed |= bool(over.size)
+        measured = measure(gap, np.maximum(allowed, gap.resolution), floor, judged)
+        if measured.worst_step is None:
+            unknown.append(f"no step of {metric} is before the evidence horizon")
+            continue
+        failed |= bool(measured.steps_over)
         numbers.append(measured)
         words.append(_sentence(comparison, gap, measured))
         unknown += _unexplained(comparison, gap)
@@ -62,35 +67,23 @@ def allowed_by_noise(comparison: Comparison, gap: Gap) -> NDArray[np.float64] | 
     floor = noise_floor(comparison, gap)
     if floor is None:
         return None
-    if comparison.profile.stands or not comparison.measured_by_perturbing(gap.metric):
-        return np.maximum(comparison.k * floor, allowance(comparison, gap).own)
-    return comparison.k * floor
+    noise = np.maximum(comparison.k * floor, gap.spacing)
+    if comparison.profile.only_widens or not measured_by_perturbing(comparison, gap.metric):
+        return np.maximum(noise, allowance(comparison, gap).own)
+    return noise
 
 
-def _accusation(one: Carried) -> str:
+def _sentence_of(comparison: Comparison, one: Convicted) -> str:
+    role = "the control " if one.leg in comparison.controls else ""
     return (
-        f"the control {one.leg.name} carries a bug too: its {one.what} is {number(one.times)} times the noise of the"
+        f"{role}{one.leg.name} carries a bug too: its {one.what} is {number(one.times)} times the noise of the"
         f" perturbed leg at step {one.step} ({number(CONTROL_LIMIT)} allowed), so it measures no noise here"
     )
 
 
-def _not_noise(comparison: Comparison) -> Iterator[str]:
-    """Repeat and perturbed legs that differ before any update by more than rounding can."""
-    for leg in (*comparison.repeats, *comparison.perturbed):
-        gap = comparison.gap_of("loss", leg)
-        if gap is None or not gap.finite[0] or comparison.updates(gap.steps[:1])[0] > 0:
-            continue
-        bound = MOST_WIDENING * float(comparison.bound("loss").allowed(gap.steps[:1] * 0, gap.scale[:1])[0])
-        if gap.absolute[0] > bound:
-            yield (
-                f"{leg.name} differs from {comparison.baseline.name} by {number(float(gap.relative[0]))} in the first"
-                " loss already, which no rounding explains: it has other weights or data, and measures no noise"
-            )
-
-
 def _unexplained(comparison: Comparison, gap: Gap) -> Iterator[str]:
     """A control far beyond the profile's bound, where no perturbed leg tells a noisy model from a bug."""
-    if comparison.bound(gap.metric).explicit or comparison.measured_by_perturbing(gap.metric):
+    if comparison.bound(gap.metric).explicit or measured_by_perturbing(comparison, gap.metric):
         return
     times, step, name = control_beyond(comparison, gap)
     if times > MOST_WIDENING:

@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.checks.allowance import DOUBT, MOST_WIDENING
 from parity.checks.comparison import Comparison, Gap
-from parity.checks.noise import horizon, sane_legs
+from parity.checks.noise import horizon, measured_by_perturbing, sane_legs
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.words import number
 
@@ -76,7 +76,7 @@ def _measure(comparison: Comparison, gap: Gap) -> tuple[MetricGap, float]:
     if noise is not None and not bound.mean_explicit:
         ceiling = max(own, comparison.k * noise)
         # A perturbed leg tells noise from a bug that a control carries too.
-        most = np.inf if comparison.measured_by_perturbing(gap.metric) else MOST_WIDENING
+        most = np.inf if measured_by_perturbing(comparison, gap.metric) else MOST_WIDENING
         allowed = min(ceiling, most * own)
     # Rounding to the printed spacing averages out no better than one spacing over the root of the steps.
     ceiling += float((gap.resolution[later] / gap.scale[later]).mean() / np.sqrt(later.sum()))

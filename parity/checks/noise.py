@@ -7,10 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.comparison import Comparison, Gap, Leg
+from parity.checks.impostors import impostors
 from parity.checks.parameters import apart, common_steps, furthest
 from parity.checks.profiles import ParameterBound
 
-__all__ = ["CONTROL_LIMIT", "Carried", "carried", "horizon", "noise_floor", "parameter_floors", "sane_legs"]
+__all__ = [
+    "CONTROL_LIMIT",
+    "Convicted",
+    "convicted",
+    "horizon",
+    "measured_by_perturbing",
+    "noise_floor",
+    "parameter_floors",
+    "perturbed_legs",
+    "sane_legs",
+]
 
 # A value less than a tenth of the run's median is measured against that: a loss that crosses zero would otherwise
 # make any difference there infinite, and a running maximum keep it.
@@ -22,15 +33,16 @@ _PART_AHEAD = 4
 
 CONTROL_LIMIT = 16.0
 """A control so many times further out than the perturbed legs is no noise. Measured on one set of faults that were
-put into candidate and control alike: 60 of 60 are seen in fp32, and no correct control is taken for one."""
+put into candidate and control alike: 60 of 60 are seen in fp32, and no correct control is taken for one. Nor does a
+control that is nearer widen what is allowed any further than this, or `k` times, if that is more."""
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A control that is further out than noise.
+class Convicted:
+    """A control or repeat that is further out than noise.
 
     Attributes:
-        leg: the control.
+        leg: it.
         what: the metric, or the parameter, in which it is furthest out.
         step: where it is furthest out.
         times: how many times the perturbed legs' floor it is out.
@@ -44,7 +56,9 @@ class Carried:
 
 def noise_floor(comparison: Comparison, gap: Gap) -> NDArray[np.float64] | None:
     """Absolute noise floor at each step of `gap`, float64 (n,), or None where no leg measured it."""
-    return _floor_of(comparison, gap, sane_legs(comparison))
+    floor = _floor_of(comparison, gap, sane_legs(comparison))
+    least = _floor_of(comparison, gap, perturbed_legs(comparison))
+    return floor if floor is None or least is None else np.minimum(floor, _most(comparison) * least)
 
 
 def parameter_floors(comparison: Comparison, kind: str, step: int) -> dict[str, float] | None:
@@ -55,31 +69,53 @@ def parameter_floors(comparison: Comparison, kind: str, step: int) -> dict[str, 
         kind: `gradients` or `updates`.
         step: a step that baseline and candidate sketched.
     """
-    return furthest(comparison, sane_legs(comparison), kind, step, comparison.profile.least_floor)
+    least_floor = comparison.profile.least_floor
+    floors = furthest(comparison, sane_legs(comparison), kind, step, least_floor)
+    least = furthest(comparison, perturbed_legs(comparison), kind, step, least_floor)
+    if floors is None or least is None:
+        return floors
+    return {name: min(floor, _most(comparison) * least.get(name, np.inf)) for name, floor in floors.items()}
+
+
+def _most(comparison: Comparison) -> float:
+    """How many times the perturbed legs' floor another leg's may be, so that `k` times it is within the limit."""
+    return max(1.0, CONTROL_LIMIT / comparison.k)
 
 
 def sane_legs(comparison: Comparison) -> tuple[Leg, ...]:
-    """The legs that measure noise, without the controls that carry a bug themselves."""
-    suspects = {one.leg for one in carried(comparison)}
-    return tuple(leg for leg in comparison.floor_legs() if leg not in suspects)
+    """The legs that measure noise, without those that carry a bug themselves or are not what they are said to be."""
+    out = {one.leg for one in convicted(comparison)} | set(impostors(comparison))
+    return tuple(leg for leg in comparison.floor_legs() if leg not in out)
 
 
-def carried(comparison: Comparison) -> tuple[Carried, ...]:
-    """Controls that are more than `CONTROL_LIMIT` times further out than the perturbed legs, at any step up to the
-    horizon, or in any parameter at the first sketched step; each where it is furthest out.
+def perturbed_legs(comparison: Comparison) -> tuple[Leg, ...]:
+    """The perturbed legs that are what they are said to be."""
+    return tuple(leg for leg in comparison.perturbed if leg not in impostors(comparison))
+
+
+def measured_by_perturbing(comparison: Comparison, metric: str) -> bool:
+    """Whether a perturbed leg shows what noise is in a metric."""
+    gaps = (comparison.gap_of(metric, leg) for leg in perturbed_legs(comparison))
+    return any(gap is not None and gap.finite.any() for gap in gaps)
+
+
+def convicted(comparison: Comparison) -> tuple[Convicted, ...]:
+    """Controls and repeats that are more than `CONTROL_LIMIT` times further out than the perturbed legs, at any step
+    up to the horizon, or in any parameter at the first sketched step; each where it is furthest out.
 
     A control may carry the candidate's bug and would then hide it; a leg of which each weight is one ulp off cannot.
     Empty where no perturbed leg says what noise is.
     """
 
-    def find() -> tuple[Carried, ...]:
+    def find() -> tuple[Convicted, ...]:
         found = []
-        for control in comparison.controls if comparison.perturbed else ():
-            one = max(_suspicions(comparison, control), key=lambda one: one.times, default=None)
+        accused = [leg for leg in (*comparison.controls, *comparison.repeats) if leg not in impostors(comparison)]
+        for leg in accused if perturbed_legs(comparison) else ():
+            one = max(_suspicions(comparison, leg), key=lambda one: one.times, default=None)
             found += [] if one is None else [one]
         return tuple(found)
 
-    return comparison.once(("carried",), find)
+    return comparison.once(("convicted",), find)
 
 
 def horizon(comparison: Comparison, metric: str) -> float:
@@ -89,31 +125,32 @@ def horizon(comparison: Comparison, metric: str) -> float:
     Beyond it a correct run may be further from its baseline than a fault would take it, so that a gap means nothing.
     """
     ends = []
-    for leg in comparison.perturbed:
+    for leg in perturbed_legs(comparison):
         gap = comparison.gap_of(metric, leg)
         if gap is None or not gap.finite.any():
             continue
-        beyond = np.flatnonzero(comparison.k * _running(gap) > comparison.bound(metric).resolve)
+        beyond = np.flatnonzero(comparison.k * _running(gap, gap.steps) > comparison.bound(metric).resolve)
         if beyond.size:
             at = int(beyond[0])
             ends.append(float(gap.steps[at - 1]) if at else float(gap.steps[0]) - 1)
     return min(ends, default=float("inf"))
 
 
-def _running(gap: Gap) -> NDArray[np.float64]:
-    """Running maximum of a leg's relative gap, three steps and a quarter of the way ahead: float64 (n,).
+def _running(gap: Gap, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Running maximum of a leg's relative gap, three steps and a quarter of the way ahead: float64, shape of `steps`.
 
     A maximum, because a leg that happens to agree at one step does not claim that the run has no noise there. Ahead,
     because rounding is amplified from a chance event on, which two correct runs meet at different steps: in 171 pairs
     of correct runs of the embedded models the gradient norm was up to 7.0 times beyond the running maximum of
     another's, and 3.8 times with the look ahead; of a gemma4 whose noise grew a hundredfold in three steps, 13.7
-    times. Steps that are not finite add nothing.
+    times. At least up to the next step that the leg logged. Steps that are not finite add nothing.
     """
     relative = np.where(gap.finite, gap.absolute / _scale(gap.baseline), 0.0)
-    at = np.arange(relative.size)
-    ahead = np.minimum(at + _STEPS_AHEAD + at // _PART_AHEAD, relative.size - 1)
-    # Nothing is amplified before the first update.
-    largest: NDArray[np.float64] = np.maximum.accumulate(relative)[np.where(at == 0, 0, ahead)]
+    begin = gap.steps[0]
+    ahead = np.where(steps <= begin, steps, steps + _STEPS_AHEAD + (steps - begin) // _PART_AHEAD)
+    at = np.searchsorted(gap.steps, ahead, side="right") - 1
+    at = np.maximum(at, np.searchsorted(gap.steps, steps, side="left"))
+    largest: NDArray[np.float64] = np.maximum.accumulate(relative)[np.minimum(at, relative.size - 1)]
     return largest
 
 
@@ -125,28 +162,26 @@ def _floor_of(comparison: Comparison, gap: Gap, legs: Iterable[Leg]) -> NDArray[
         theirs = comparison.gap_of(gap.metric, leg)
         if theirs is None or not theirs.finite.any():
             continue
-        # Steps that the leg lacks take the floor of the last step that it has.
-        at = np.searchsorted(theirs.steps, gap.steps, side="right") - 1
-        of_leg = np.where(at >= 0, _running(theirs)[np.maximum(at, 0)], 0.0)
+        of_leg = _running(theirs, gap.steps)
         measured = of_leg if measured is None else np.maximum(measured, of_leg)
     if measured is None:
         return None
     return np.maximum(measured, comparison.profile.least_floor) * _scale(gap.baseline)
 
 
-def _suspicions(comparison: Comparison, control: Leg) -> Iterator[Carried]:
+def _suspicions(comparison: Comparison, control: Leg) -> Iterator[Convicted]:
     for metric in comparison.metrics():
         gap = comparison.gap_of(metric, control)
-        floor = None if gap is None else _floor_of(comparison, gap, comparison.perturbed)
+        floor = None if gap is None else _floor_of(comparison, gap, perturbed_legs(comparison))
         if gap is None or floor is None:
             continue
         judged = gap.finite & (gap.steps <= horizon(comparison, metric))
-        if comparison.profile.stands:
+        if comparison.profile.only_widens:
             judged &= gap.absolute > comparison.bound(metric).allowed(comparison.updates(gap.steps), gap.scale)
         times = np.where(judged, (gap.absolute - gap.resolution) / floor, 0.0)
         at = int(np.argmax(times))
         if times[at] > CONTROL_LIMIT:
-            yield Carried(control, metric, int(gap.steps[at]), float(times[at]))
+            yield Convicted(control, metric, int(gap.steps[at]), float(times[at]))
     bounds = {"gradients": comparison.profile.gradient, "updates": comparison.profile.update}
     for kind, bound in bounds.items():
         yield from _suspicious_parameters(comparison, control, kind, bound)
@@ -154,14 +189,14 @@ def _suspicions(comparison: Comparison, control: Leg) -> Iterator[Carried]:
 
 def _suspicious_parameters(
     comparison: Comparison, control: Leg, kind: str, bound: ParameterBound
-) -> Iterator[Carried]:
+) -> Iterator[Convicted]:
     for step in common_steps(comparison, control, kind)[:1]:
         least = comparison.profile.least_floor
-        floors = furthest(comparison, comparison.perturbed, kind, step, least) or {}
+        floors = furthest(comparison, perturbed_legs(comparison), kind, step, least) or {}
         for name, one in apart(comparison, control, kind, step).parameters.items():
             floor = floors.get(name)
             if floor and one.distance > max(bound.first, CONTROL_LIMIT * floor):
-                yield Carried(control, f"{kind} of {name}", step, one.distance / floor)
+                yield Convicted(control, f"{kind} of {name}", step, one.distance / floor)
 
 
 def _scale(values: NDArray[np.float64]) -> NDArray[np.float64]:

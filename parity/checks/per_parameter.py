@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.checks.comparison import Comparison
-from parity.checks.noise import parameter_floors
+from parity.checks.noise import parameter_floors, perturbed_legs
 from parity.checks.outcome import Kind, MetricGap, Outcome, ParameterGap, Status
 from parity.checks.parameters import StepApart, apart, common_steps, recorded
 from parity.checks.profiles import ParameterBound
@@ -77,6 +77,7 @@ def gaps_by_parameter(
 ) -> list[ParameterGap]:
     """Every parameter's distance at a step, with what is allowed for it."""
     floors = parameter_floors(comparison, kind, step) or {}
+    perturbed = any(step in common_steps(comparison, leg, kind) for leg in perturbed_legs(comparison))
     is_first = step in (comparison.first_step, 0)
     error = sum(one.square for one in measured.parameters.values())
     return [
@@ -88,14 +89,16 @@ def gaps_by_parameter(
             ratio=one.ratio,
             cosine=one.cosine,
             share=one.square / error if error else 0.0,
-            allowed=_allowed(comparison, kind, floors.get(one.name), bound, is_first),
+            allowed=_allowed(comparison, kind, floors.get(one.name), bound, is_first, perturbed),
             times_floor=one.distance / floors[one.name] if floors.get(one.name) else None,
         )
         for one in measured.parameters.values()
     ]
 
 
-def _allowed(comparison: Comparison, kind: str, floor: float | None, bound: ParameterBound, is_first: bool) -> float:
+def _allowed(
+    comparison: Comparison, kind: str, floor: float | None, bound: ParameterBound, is_first: bool, perturbed: bool
+) -> float:
     """At the first step `k` times the floor, where a perturbed leg tells noise from a bug. Otherwise the profile's
     guess, which measured noise widens: a control so far at the first step and no further.
 
@@ -106,9 +109,9 @@ def _allowed(comparison: Comparison, kind: str, floor: float | None, bound: Para
     if floor is None:
         return guess
     noise = comparison.k * floor
-    if not comparison.perturbed:
+    if not perturbed:
         return min(max(guess, noise), max(bound.widest, guess)) if is_first else max(guess, noise)
-    tight = is_first and kind == "gradients" and not comparison.profile.stands
+    tight = is_first and kind == "gradients" and not comparison.profile.only_widens
     return noise if tight else max(guess, noise)
 
 

@@ -30,7 +30,7 @@ class Bound:
         grown_by: after so many updates it grows no further: nobody measured longer runs.
         resolve: relative; with a perturbed leg, steps are judged as long as noise leaves a gap of this size visible.
         explicit: a person wrote `rtol` or `atol`, so no measured noise widens them.
-        mean_explicit: the same for `mean_rtol`.
+        first_explicit, mean_explicit: the same for `first_rtol` and `mean_rtol`.
     """
 
     first_rtol: float
@@ -42,6 +42,7 @@ class Bound:
     grown_by: int = 500
     resolve: float = 1e-3
     explicit: bool = False
+    first_explicit: bool = False
     mean_explicit: bool = False
 
     def factor(self, updates: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -93,8 +94,8 @@ class Profile:
         bounds: by metric.
         gradient, update: per parameter.
         norm_rtol: relative, between the logged gradient norm and the norm of the gradients.
-        stands: measured noise widens the bounds and never narrows them. So for a profile of a coarser dtype than the
-            legs compute in: they round somewhere that moving weights does not reach, such as a reduction in bf16.
+        only_widens: measured noise widens the bounds and never narrows them. So for a profile of a coarser dtype than
+            the legs compute in: they round somewhere that moving weights does not reach, such as a reduction in bf16.
     """
 
     name: str
@@ -104,7 +105,7 @@ class Profile:
     gradient: ParameterBound
     update: ParameterBound
     norm_rtol: float
-    stands: bool = False
+    only_widens: bool = False
 
     @property
     def least_floor(self) -> float:
@@ -206,7 +207,7 @@ def with_bounds(
     if atol is not None:
         bound = replace(bound, atol=atol, explicit=True)
     if first_rtol is not None:
-        bound = replace(bound, first_rtol=first_rtol)
+        bound = replace(bound, first_rtol=first_rtol, first_explicit=True)
     if mean_rtol is not None:
         bound = replace(bound, mean_rtol=mean_rtol, mean_explicit=True)
     if resolve is not None:

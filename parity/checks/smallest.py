@@ -59,7 +59,7 @@ def limits(comparison: Comparison, metric: str) -> list[Limit]:
         found.append(_limit("forward", only, allowance(comparison, only).allowed, only.finite))
     own = allowance(comparison, gap)
     found.append(_limit(metric, gap, own.allowed, gap.finite & own.judged))
-    noise = allowed_by_noise(comparison, gap)
+    noise = None if comparison.bound(metric).explicit else allowed_by_noise(comparison, gap)
     if noise is not None:
         judged = gap.finite & (gap.steps <= horizon(comparison, metric))
         found.append(_limit("control", gap, noise, judged))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from parity.checks.comparison import Comparison
+from parity.checks.noise import horizon
 from parity.checks.outcome import Kind, Outcome, Status, Verdict
 from parity.checks.words import number
 
@@ -91,5 +92,9 @@ def _scope(comparison: Comparison) -> str:
     metrics = comparison.metrics()
     words = "; loss only" if metrics == ("loss",) else ""
     known = {*metrics, "lr"}
+    for metric in metrics:
+        gap, end = comparison.gap(metric), horizon(comparison, metric)
+        if gap is not None and end < gap.steps[-1] and not comparison.bound(metric).explicit:
+            words += f"; {metric} judged up to step {int(end)} of {int(gap.steps[-1])}, the evidence horizon"
     others = [m for m in comparison.baseline.curves.curves if m not in known and comparison.candidate.curve(m)]
     return words + (f"; not judged: {', '.join(others)}" if others else "")

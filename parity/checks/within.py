@@ -7,11 +7,14 @@ from numpy.typing import NDArray
 
 from parity.checks.allowance import Allowance, allowance, control_beyond, unjudged
 from parity.checks.comparison import Comparison, Gap, Leg, named_steps
-from parity.checks.noise import horizon, noise_floor, sane_legs
+from parity.checks.noise import horizon, measured_by_perturbing, noise_floor, sane_legs
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.words import number, plural
 
 __all__ = ["attribution", "judge", "measure"]
+
+# Fewer later steps than this before the evidence horizon are no evidence, unless the run has no more.
+_LEAST_STEPS = 3
 
 # Noise of two runs is independent, so that their distance is about that of each to the baseline; `_accomplice` says
 # what was measured.
@@ -40,6 +43,8 @@ def measure(
         return MetricGap(gap.metric)
     times = np.where(gap.absolute == 0, 0.0, gap.absolute / allowed)
     times = np.where(finite if judged is None else finite & judged, times, -1.0)
+    if not (times >= 0).any():
+        return MetricGap(gap.metric)
     # Where nothing is beyond anything allowed (all zero), the first step is as good a worst step as any.
     worst = int(np.argmax(times))
     peak = int(np.nanargmax(gap.relative))
@@ -89,9 +94,9 @@ def _accomplice(comparison: Comparison, gap: Gap, allowed: Allowance) -> str:
     Of correct layouts of real frameworks, the distance between candidate and control was 0.79 to 1.4 times that to
     the baseline; of runs that shared a bug, or whose baseline had one, 0 to 0.014 (`tests/checks/test_real_logs.py`).
     """
-    if comparison.measured_by_perturbing(gap.metric) or not (gap.finite & (gap.absolute > allowed.own)).any():
+    if measured_by_perturbing(comparison, gap.metric) or not (gap.finite & (gap.absolute > allowed.own)).any():
         return ""
-    for control in comparison.controls:
+    for control in (*comparison.controls, *comparison.repeats):
         theirs = comparison.gap_of(gap.metric, control)
         if theirs is None:
             continue
@@ -101,7 +106,7 @@ def _accomplice(comparison: Comparison, gap: Gap, allowed: Allowance) -> str:
         from_baseline = np.maximum(gap.absolute[i], theirs.absolute[j])[both].sum()
         if apart < _IN_COMMON * from_baseline:
             return (
-                f"{comparison.candidate.name} and the control {control.name} agree with each other"
+                f"{comparison.candidate.name} and {control.name} agree with each other"
                 f" ({number(float(apart / from_baseline))} of their distance to {comparison.baseline.name}), which no"
                 f" noise does: both carry the same bug, or {comparison.baseline.name} has one; a perturbed leg tells"
             )
@@ -130,9 +135,8 @@ def judge(comparison: Comparison, metric: str) -> Outcome:
         return outcome(Status.NOT_RUN, _nothing_to_judge(comparison, metric, gap, present))
     allowed = allowance(comparison, gap)
     numbers = measure(gap, allowed.allowed, noise_floor(comparison, gap), allowed.judged)
-    judged = int((gap.finite & allowed.judged).sum())
-    if not judged:
-        return outcome(Status.NOT_RUN, _no_evidence(comparison, gap), numbers)
+    steps = gap.finite & allowed.judged
+    judged, later = int(steps.sum()), comparison.updates(gap.steps) > 0
     story = "".join(f"; {part}" for part in (_scope(comparison, gap), attribution(comparison, gap, numbers)) if part)
     warnings = tuple(filter(None, [_widened(comparison, gap)]))
     worst, most = number(numbers.worst or 0), number(numbers.allowed or 0)
@@ -144,6 +148,9 @@ def judge(comparison: Comparison, metric: str) -> Outcome:
             f" {int(gap.steps[over[0]])}; {where}{story}"
         )
         return outcome(Status.FAIL, reason, numbers, warnings=warnings)
+    least = min(_LEAST_STEPS, int((gap.finite & later).sum()))
+    if int((steps & later).sum()) < least:
+        return outcome(Status.NOT_RUN, _no_evidence(comparison, gap), numbers, warnings=warnings)
     unclear = unjudged(gap, allowed) or _accomplice(comparison, gap, allowed)
     if unclear:
         return outcome(Status.NOT_RUN, f"{unclear}; {where}{story}", numbers, warnings=warnings)
@@ -192,7 +199,8 @@ def _scope(comparison: Comparison, gap: Gap) -> str:
 
 
 def _no_evidence(comparison: Comparison, gap: Gap) -> str:
-    return f"no step is before the evidence horizon; {_beyond(comparison, gap)}"
+    end = horizon(comparison, gap.metric)
+    return f"the evidence ends at step {int(end)}, before it tells; {_beyond(comparison, gap)}"
 
 
 def _beyond(comparison: Comparison, gap: Gap) -> str:
@@ -206,7 +214,7 @@ def _beyond(comparison: Comparison, gap: Gap) -> str:
 def _widened(comparison: Comparison, gap: Gap) -> str:
     """A warning where a control's own gap is beyond the profile's bound and no perturbed leg says whether rightly."""
     times, step, name = control_beyond(comparison, gap)
-    if times <= 1 or comparison.measured_by_perturbing(gap.metric):
+    if times <= 1 or measured_by_perturbing(comparison, gap.metric):
         return ""
     return (
         f"the control {name} is itself up to {number(times)} times beyond the {gap.metric} bound of"

@@ -7,7 +7,7 @@ import pytest
 
 from parity.checks import run_checks
 from parity.checks.comparison import Comparison, Leg
-from parity.checks.noise import carried, horizon, noise_floor, sane_legs
+from parity.checks.noise import convicted, horizon, noise_floor, sane_legs
 from parity.checks.outcome import Outcome, Status, Verdict
 from parity.checks.profiles import PROFILES, with_bounds
 from parity.checks.verdict import of_outcomes
@@ -118,7 +118,7 @@ def test_a_control_that_carries_the_candidate_s_bug_fails_as_a_control_and_hides
     alone = compare(BASE, buggy("tp3", 1), buggy("tp4", 2), steps=20)
     assert verdict(alone) is not Verdict.FAIL  # nothing tells the control's bug from noise
     comparison = compare(BASE, buggy("tp3", 1), buggy("tp4", 2), perturbed=(PERTURBED,), steps=20)
-    assert [one.leg.name for one in carried(comparison)] == ["tp4"]
+    assert [one.leg.name for one in convicted(comparison)] == ["tp4"]
     assert [one.name for one in sane_legs(comparison)] == ["tp1.perturbed"]
     control = outcome(comparison, "control")
     assert control.status is Status.FAIL
@@ -130,7 +130,7 @@ def test_a_control_as_noisy_as_rounding_is_a_control() -> None:
     comparison = compare(
         BASE, other("tp3", 2e-6, 2e-6), other("tp4", 3e-6, 3e-6, 9), perturbed=(PERTURBED,), steps=20
     )
-    assert carried(comparison) == ()
+    assert convicted(comparison) == ()
     assert verdict(comparison) is Verdict.PASS
 
 
@@ -177,7 +177,7 @@ def test_a_candidate_no_further_from_float64_than_the_baseline_passes_and_one_th
 def test_a_profile_coarser_than_what_was_computed_in_stands_whatever_moving_weights_shows() -> None:
     # Gradients summed in bf16 by legs that compute in fp32: no weight moved by one ulp shows that noise.
     summed = leg("ep2", loss=noisy(LOSS, 3e-4, 3), grad_norm=noisy(NORM, 5e-3, 4))
-    coarse = replace(PROFILES["bf16"], stands=True)
+    coarse = replace(PROFILES["bf16"], only_widens=True)
     comparison = compare(BASE, summed, profile=coarse, perturbed=(PERTURBED,), steps=20)
     assert verdict(comparison) is Verdict.PASS
     assert verdict(replace(comparison, profile=PROFILES["fp32-cpu"])) is Verdict.FAIL

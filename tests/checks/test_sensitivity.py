@@ -382,8 +382,9 @@ def test_nothing_is_said_of_steps_after_the_evidence_horizon() -> None:
     loss, norm = (base.curves.curves[metric].values for metric in ("loss", "grad_norm"))
     wild = leg("perturbed", loss=noisy(loss, 1e-2, 5), grad_norm=noisy(norm, 1e-2, 6))
     comparison = Comparison(base, run("tp3", 1e-8, 1, False), PROFILES["fp32-cpu"], perturbed=(wild,))
+    # Nothing after the first update is judged, so the verdict is inconclusive whatever the first step would see.
     assert least_of(comparison, "all").step == 0
-    assert_exact(comparison, "all")
+    assert not green(comparison)
 
 
 def test_one_line_says_it() -> None:
