@@ -43,7 +43,8 @@ def chapters(sections: Iterable[Section]) -> list[Chapter]:
     return [
         Chapter(
             first.title,
-            f"{'#' * first.level} {first.title}\n",
+            # An empty line below the heading is no part.
+            f"{'#' * first.level} {first.title}\n{'' if first.text.strip() else first.text}",
             tuple(part for part in (first.text, *map(str, rest)) if part.strip()),
         )
         for first, *rest in found
