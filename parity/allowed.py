@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from parity.checks.profiles import PROFILES, Profile, with_bounds
 from parity.suite import Bounds, BoundsByMetric
@@ -29,7 +30,7 @@ def choose_profile(
         coarser = PROFILES[asked].epsilon > profile.epsilon and not reason.startswith("assumed")
         profile, reason = replace(PROFILES[asked], only_widens=coarser), ""
     for metric in BoundsByMetric.model_fields:
-        given: dict[str, float] = {}
+        given: dict[str, Any] = {}
         for by_metric in bounds:
             one: Bounds | None = getattr(by_metric, metric, None)
             given |= one.model_dump(exclude_none=True) if one is not None else {}

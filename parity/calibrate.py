@@ -10,9 +10,9 @@ import numpy as np
 from parity.allowed import choose_profile
 from parity.checks.comparison import Comparison
 from parity.checks.control import check as judge_controls
-from parity.checks.drift import mean_noise
-from parity.checks.noise import horizon, noise_floor
+from parity.checks.noise import horizon, noise_floor, sane_legs
 from parity.checks.outcome import Status
+from parity.checks.words import number
 from parity.errors import UsageError
 from parity.judge import read_legs
 from parity.rundir import RunDirectory
@@ -102,65 +102,89 @@ def calibrated(directory: RunDirectory, k: float) -> Calibration:
         UsageError: a leg did not run, a control carries a bug, or a leg measures no noise.
     """
     snapshot = directory.read_snapshot()
-    legs = read_legs(directory)
-    found: dict[str, Baseline] = {}
-    environment: dict[str, object] = {}
-    for item in snapshot.suite.compare:
-        names = [name for name in item.legs() if name not in (item.candidate, item.baseline)]
-        absent = [name for name in (item.baseline, *names) if name not in legs]
+    suite, legs = snapshot.suite, read_legs(directory)
+    found: list[Baseline] = []
+    for name in dict.fromkeys(item.baseline for item in suite.compare):
+        items = [item for item in suite.compare if item.baseline == name]
+        roles = {
+            role: list(dict.fromkeys(leg for item in items for leg in getattr(item, role)))
+            for role in ("control", "repeat", "perturbed")
+        }
+        names = [leg for role in roles.values() for leg in role]
+        absent = [leg for leg in (name, *names) if leg not in legs]
         if absent:
-            raise UsageError(f"{directory.path}: {', '.join(absent)} did not run to the end; its log says why")
-        if item.baseline in found:
-            continue
-        baseline = legs[item.baseline]
-        environment = environment or dict(baseline.curves.environment)
-        profile, _ = choose_profile(None, [baseline.curves.environment], snapshot.device)
+            raise UsageError(
+                f"{directory.path}: {', '.join(absent)} left nothing to measure noise with: it did not run to the"
+                " end, or its trainer has no recorder that is given the model"
+            )
+        asked = next((item.profile for item in items if item.profile not in (None, "auto")), suite.profile)
+        profile, _ = choose_profile(asked, [legs[name].curves.environment], snapshot.device)
         # The baseline as its own candidate has no gap, so that the floors are all that is asked for.
         comparison = Comparison(
-            baseline,
-            baseline,
+            legs[name],
+            legs[name],
             profile,
-            controls=tuple(legs[one] for one in item.control),
-            repeats=tuple(legs[one] for one in item.repeat),
-            perturbed=tuple(legs[one] for one in item.perturbed),
+            controls=tuple(legs[leg] for leg in roles["control"]),
+            repeats=tuple(legs[leg] for leg in roles["repeat"]),
+            perturbed=tuple(legs[leg] for leg in roles["perturbed"]),
             k=k,
         )
         judged = judge_controls(comparison)
         if judged.status is not Status.PASS:
-            raise UsageError(f"{baseline.name}: {judged.reason}")
-        found[item.baseline] = Baseline(item.baseline, tuple(names), tuple(bounds_of(comparison)))
+            raise UsageError(f"{name}: {judged.reason}")
+        found.append(Baseline(name, tuple(names), tuple(bounds_of(comparison))))
+    environment = legs[found[0].name].curves.environment
     about = ", ".join(f"{key} {environment[key]}" for key in ("torch", "device", "dtype") if key in environment)
     source = (snapshot.reproduce, f"{time.strftime('%Y-%m-%d', time.gmtime())}, {about}")
-    return Calibration(tuple(found.values()), source, k, snapshot.suite.steps)
+    return Calibration(tuple(found), source, k, suite.steps)
 
 
 def bounds_of(comparison: Comparison) -> Iterator[Calibrated]:
-    """What `k` times the noise of a comparison allows, by metric; nothing where no step tells."""
+    """What `k` times the noise of a comparison allows, by metric; nothing where no leg measured it.
+
+    Raises:
+        UsageError: noise is beyond what must be told after the first update already.
+    """
     for metric in comparison.metrics():
         gap = comparison.gap(metric)
         floor = None if gap is None else noise_floor(comparison, gap)
         if gap is None or floor is None:
             continue
         end = horizon(comparison, metric)
-        shown = np.flatnonzero(gap.steps <= end)
-        if not shown.size:
-            continue
+        shown = gap.steps <= end
+        if int(shown.sum()) < 2 <= gap.steps.size:
+            raise UsageError(
+                f"{comparison.baseline.name}: {number(comparison.k)} times the noise of {metric} is beyond"
+                f" {number(comparison.bound(metric).resolve)} from the first update on, so that no bound tells a"
+                " fault: a lower learning rate or a more precise dtype would"
+            )
         relative = (floor / gap.scale)[shown]
-        later = relative[1:]
-        worst = int(np.argmax(later)) + 1 if later.size else 0
-        until = gap.until(end)
-        mean = None if until is None else mean_noise(comparison, until)
+        worst, step = _largest(comparison, metric, end)
         yield Calibrated(
             metric=metric,
             first_rtol=_up(comparison.k * relative[0]),
-            rtol=_up(comparison.k * later.max()) if later.size else None,
-            mean_rtol=None if mean is None else _up(comparison.k * max(mean, comparison.profile.least_floor)),
+            rtol=_up(comparison.k * relative[1:].max()) if relative.size > 1 else None,
+            mean_rtol=_up(comparison.k * relative[1:].mean()) if relative.size > 1 else None,
             first=float(relative[0]),
-            worst=float(relative[worst]),
-            worst_step=int(gap.steps[shown[worst]]),
-            until=int(gap.steps[shown[-1]]),
+            worst=worst,
+            worst_step=step,
+            until=int(gap.steps[shown][-1]),
             cut=bool(end < gap.steps[-1]),
         )
+
+
+def _largest(comparison: Comparison, metric: str, end: float) -> tuple[float, int]:
+    """The largest relative gap that a leg showed after the first step, and where."""
+    largest, step = 0.0, 0
+    for leg in sane_legs(comparison):
+        gap = comparison.gap_of(metric, leg)
+        gap = None if gap is None else gap.until(end)
+        if gap is None or not gap.finite[1:].any():
+            continue
+        at = int(np.nanargmax(gap.relative[1:])) + 1
+        if gap.relative[at] > largest:
+            largest, step = float(gap.relative[at]), int(gap.steps[at])
+    return largest, step
 
 
 def _up(number: float) -> float:
@@ -182,8 +206,9 @@ def as_yaml(found: Calibration) -> str:
         for one in baseline.metrics:
             given = {"first_rtol": one.first_rtol, "rtol": one.rtol, "mean_rtol": one.mean_rtol}
             inner = ", ".join(f"{key}: {value:.1e}" for key, value in given.items() if value is not None)
+            inner += f", until: {one.until}" if one.cut else ""
             lines.append(f"  # noise {one.first:.1e} at the first step, {one.worst:.1e} at step {one.worst_step}")
             if one.cut:
-                lines.append(f"  # up to step {one.until} only: beyond it, noise hides a fault")
+                lines.append(f"  # beyond step {one.until} noise hides a fault")
             lines.append(f"  {one.metric}: {{{inner}}}")
     return "\n".join(lines) + "\n"

@@ -115,7 +115,7 @@ def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
         worst_step=worst,
         peak_step=peak,
         first_divergent_step=numbers.first_over,
-        horizon=None if end >= gap.steps[-1] or comparison.bound(gap.metric).explicit else int(end),
+        horizon=None if end >= gap.steps[-1] else int(end),
         window=rows.at(window),
         peak_window=rows.at(_around(steps, peak)) if peak is not None and peak not in window else [],
         sample=rows.at(_sampled(steps, {centre, worst, peak, numbers.first_over})),

@@ -26,7 +26,8 @@ class Group(click.Group):
                 stream.reconfigure(errors="replace")
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except UsageError as error:
             code = _told("\n".join(error.lines), error.exit_code)
         except click.ClickException as error:

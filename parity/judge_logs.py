@@ -15,6 +15,7 @@ from parity.checks.comparison import Leg as JudgedLeg
 from parity.compare import compare
 from parity.curves import read
 from parity.curves.curve import LegCurves
+from parity.errors import UsageError
 from parity.result import LegResult, Result
 from parity.suite import BoundsByMetric
 
@@ -77,6 +78,12 @@ def judge_logs(
     """
     names = _names(sources)
     curves = [source.read() for _, source in sources]
+    for (role, source), one in zip(sources, curves, strict=True):
+        moved = one.environment.get("perturbed")
+        if role == "perturbed" and one.start and not moved:
+            raise UsageError(f"{source.path}: its recorder moved no weights: set PARITY_PERTURB=1 where it is run")
+        if moved and role not in ("perturbed", "candidate"):
+            raise UsageError(f"{source.path}: its weights were moved by one ulp: it is a --perturbed, no --{role}")
     legs = [(role, JudgedLeg(name, one)) for (role, _), name, one in zip(sources, names, curves, strict=True)]
 
     def of(role: Role) -> tuple[JudgedLeg, ...]:
@@ -128,7 +135,7 @@ def judge_logs(
 
 def _names(sources: Sequence[tuple[Role, LogSource]]) -> list[str]:
     """What to call each leg: its file, else its folder, if that tells them apart; else its role."""
-    by_file = [source.path.name.split(".")[0] for _, source in sources]
+    by_file = [source.path.stem for _, source in sources]
     by_folder = [source.path.resolve().parent.name for _, source in sources]
     for names in (by_file, by_folder):
         if len(set(names)) == len(names) and all(map(_NAME.fullmatch, names)):

@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ from parity.suite import Leg, Suite, digest, train_options
 from parity.suite_values import PERTURB
 from parity.train.arguments import Arguments, to_argv
 
-__all__ = ["Run", "check_only", "choose_device", "prepare", "run"]
+__all__ = ["Run", "check_only", "check_whole", "choose_device", "prepare", "run"]
 
 
 # The logs that are ours; a leg may leave any others.
@@ -132,6 +132,16 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         on_event(event)
 
     return run_legs(list(plans.values()), slots=plan.slots, run_id=plan.snapshot.run_id, on_event=listen)
+
+
+def check_whole(ends: Mapping[str, LegEnd]) -> None:
+    """Go on only if nobody interrupted the run.
+
+    Raises:
+        KeyboardInterrupt: some leg was interrupted, or not even started.
+    """
+    if any(end.status in ("interrupted", "not started") for end in ends.values()):
+        raise KeyboardInterrupt
 
 
 def _leg_plan(plan: Run, name: str) -> LegPlan:

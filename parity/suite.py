@@ -42,6 +42,7 @@ __all__ = [
     "Suite",
     "digest",
     "load",
+    "run_of",
     "train_options",
 ]
 
@@ -120,6 +121,7 @@ class Bounds(_Model):
     resolve: Relative | None = Field(
         default=None, description="Relative; judged as long as noise leaves a gap of this size visible."
     )
+    until: int | None = Field(default=None, ge=1, description="Last step that is judged; later ones are shown.")
 
 
 class BoundsByMetric(_Model):
@@ -244,9 +246,15 @@ class Suite(_Model):
 
 def digest(suite: Suite, name: str, device: str) -> str:
     """What a leg's numbers depend on, as a hash: a leg that was run under another one is another leg."""
+    content = run_of(suite, name, device)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def run_of(suite: Suite, name: str, device: str) -> dict[str, Any]:
+    """What a leg's numbers depend on."""
     leg = suite.legs[name]
     command = suite.command_of(leg)
-    content = {
+    return {
         "layout": leg.sizes().sizes(),
         "ranks": leg.ranks,
         "runs": command if command is not None else asdict(train_options(suite, leg)),
@@ -256,7 +264,6 @@ def digest(suite: Suite, name: str, device: str) -> str:
         "env": {**suite.env, **leg.env},
         "cwd": leg.cwd or suite.cwd,
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def train_options(suite: Suite, leg: Leg) -> TrainOptions:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from parity.document import Problem
-from parity.suite import Compare, Leg, Suite, Trainer
+from parity.suite import Compare, Leg, Suite, Trainer, run_of
 from parity.suite_values import PERTURB, Floor
 
 __all__ = ["with_floor_legs"]
@@ -23,7 +23,23 @@ def with_floor_legs(suite: Suite) -> tuple[Suite, list[Problem]]:
     compare = [making.compare(index, item) for index, item in enumerate(suite.compare)]
     made = {name: leg for name, leg in making.made.items() if name not in suite.legs}
     update = {"legs": {**suite.legs, **made}, "compare": compare, "floor": None}
-    return suite.model_copy(update=update), making.problems
+    whole = suite.model_copy(update=update)
+    return whole, [*making.problems, *_others(whole)]
+
+
+def _others(suite: Suite) -> Iterator[Problem]:
+    """Legs that are named as the baseline again, or perturbed, and run something else."""
+    for index, item in enumerate(suite.compare):
+        for role in ("repeat", "perturbed"):
+            for name in getattr(item, role):
+                if name not in suite.legs or item.baseline not in suite.legs:
+                    continue
+                mine, theirs = run_of(suite, name, ""), run_of(suite, item.baseline, "")
+                mine["env"].pop(PERTURB, None)
+                odd = [key for key in mine if mine[key] != theirs[key]]
+                if odd:
+                    text = f"{name} is not {item.baseline} again: its {', '.join(odd)} differ; as a control it may"
+                    yield ("compare", index, role), text
 
 
 class _Making:

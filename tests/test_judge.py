@@ -138,11 +138,15 @@ FLOOR_LEGS: dict[str, Any] = {
 }
 
 
+# Neither moved weights nor float64 leave a run as it is.
+ROUNDING = {"p": 1 + 1e-7, "x": 1 - 1e-7}
+
+
 def with_floor(tmp_path: Path) -> RunDirectory:
     compare = [{"baseline": "a", "candidate": "b", **FLOOR}]
     directory = run_directory(tmp_path, legs=FLOOR_LEGS, compare=compare)
     for name in FLOOR_LEGS:
-        leave(directory, name, perturbed=[1] if name == "p" else None)
+        leave(directory, name, perturbed=[1] if name == "p" else None, factor=ROUNDING.get(name, 1.0))
     return directory
 
 

@@ -70,7 +70,7 @@ def allowance(comparison: Comparison, gap: Gap) -> Allowance:
     updates = comparison.updates(gap.steps)
     first = updates <= 0
     own = bound.allowed(updates, gap.scale)
-    judged = np.ones(gap.steps.shape, dtype=np.bool_)
+    judged = first | (gap.steps <= horizon(comparison, gap.metric))
     if bound.explicit:
         return _made(gap, own, own, own, judged)
     # A profile knows nothing finer than the numbers that the run computed in.
@@ -81,7 +81,6 @@ def allowance(comparison: Comparison, gap: Gap) -> Allowance:
         # Before any update nothing amplifies one ulp, so a perturbed leg far out there is none.
         noise = np.where(first, np.minimum(noise, DOUBT * guess), noise)
         allowed = ceiling = np.maximum(noise, guess) if comparison.profile.only_widens else noise
-        judged = first | (gap.steps <= horizon(comparison, gap.metric))
     else:
         noise = np.where(first, 0.0, noise)
         allowed = np.maximum(guess, np.minimum(noise, MOST_WIDENING * guess))

@@ -120,11 +120,15 @@ def convicted(comparison: Comparison) -> tuple[Convicted, ...]:
 
 def horizon(comparison: Comparison, metric: str) -> float:
     """The evidence horizon: the last step at which `k` times the perturbed legs' floor is within what the check must
-    resolve (`Bound.resolve`). Infinite where the run does not reach it, or no perturbed leg has the metric.
+    resolve (`Bound.resolve`), or that a person's bound holds for. Infinite where the run does not reach it, no
+    perturbed leg has the metric, or a person's bound says what is allowed whatever the noise.
 
     Beyond it a correct run may be further from its baseline than a fault would take it, so that a gap means nothing.
     """
-    ends = []
+    until = comparison.bound(metric).until
+    ends = [] if until is None else [float(until)]
+    if comparison.bound(metric).explicit:
+        return min(ends, default=float("inf"))
     for leg in perturbed_legs(comparison):
         gap = comparison.gap_of(metric, leg)
         if gap is None or not gap.finite.any():

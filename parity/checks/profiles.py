@@ -30,6 +30,7 @@ class Bound:
         grown_by: after so many updates it grows no further: nobody measured longer runs.
         resolve: relative; with a perturbed leg, steps are judged as long as noise leaves a gap of this size visible.
         explicit: a person wrote `rtol` or `atol`, so no measured noise widens them.
+        until: the last step that is judged, where a person says so.
         first_explicit, mean_explicit: the same for `first_rtol` and `mean_rtol`.
     """
 
@@ -42,6 +43,7 @@ class Bound:
     grown_by: int = 500
     resolve: float = 1e-3
     explicit: bool = False
+    until: int | None = None
     first_explicit: bool = False
     mean_explicit: bool = False
 
@@ -195,6 +197,7 @@ def with_bounds(
     mean_rtol: float | None = None,
     atol: float | None = None,
     resolve: float | None = None,
+    until: int | None = None,
 ) -> Profile:
     """The profile with a person's bounds for one metric; what is not given stays the profile's.
 
@@ -210,6 +213,8 @@ def with_bounds(
         bound = replace(bound, first_rtol=first_rtol, first_explicit=True)
     if mean_rtol is not None:
         bound = replace(bound, mean_rtol=mean_rtol, mean_explicit=True)
+    if until is not None:
+        bound = replace(bound, until=until)
     if resolve is not None:
         bound = replace(bound, resolve=resolve)
     return replace(profile, bounds={**profile.bounds, metric: bound})

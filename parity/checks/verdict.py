@@ -94,7 +94,7 @@ def _scope(comparison: Comparison) -> str:
     known = {*metrics, "lr"}
     for metric in metrics:
         gap, end = comparison.gap(metric), horizon(comparison, metric)
-        if gap is not None and end < gap.steps[-1] and not comparison.bound(metric).explicit:
-            words += f"; {metric} judged up to step {int(end)} of {int(gap.steps[-1])}, the evidence horizon"
+        if gap is not None and end < gap.steps[-1]:
+            words += f"; {metric} judged up to step {int(end)} of {int(gap.steps[-1])}"
     others = [m for m in comparison.baseline.curves.curves if m not in known and comparison.candidate.curve(m)]
     return words + (f"; not judged: {', '.join(others)}" if others else "")

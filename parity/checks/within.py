@@ -193,8 +193,10 @@ def _lacking(comparison: Comparison, metric: str, gap: Gap) -> str:
 def _scope(comparison: Comparison, gap: Gap) -> str:
     """Up to which step was judged, if not to the end."""
     end = horizon(comparison, gap.metric)
-    if end >= gap.steps[-1] or comparison.bound(gap.metric).explicit:
+    if end >= gap.steps[-1]:
         return ""
+    if comparison.bound(gap.metric).until == end:
+        return f"judged up to step {int(end)}, as its bound says"
     return f"judged up to step {int(end)}, the evidence horizon; {_beyond(comparison, gap)}"
 
 

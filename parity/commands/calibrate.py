@@ -42,7 +42,7 @@ def calibrate(
     from parity.calibrate import as_yaml, calibrated, with_runs
     from parity.deliver import make_console
     from parity.progress import show_progress
-    from parity.run import prepare
+    from parity.run import check_whole, prepare
     from parity.run import run as run_legs
     from parity.schedule import Slots
     from parity.suite import load
@@ -64,7 +64,7 @@ def calibrate(
     for line in notes:
         console.print(line, markup=False, soft_wrap=True)
     with show_progress(console, {name: str(loaded.legs[name].sizes()) for name in plan.only}, loaded.steps) as take:
-        run_legs(plan, take)
+        check_whole(run_legs(plan, take))
     text = as_yaml(calibrated(plan.directory, k))
     plan.directory.write("bounds.yml", text)
     click.echo(text, nl=False)

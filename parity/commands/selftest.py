@@ -37,6 +37,7 @@ def selftest(
     from parity.schedule import Slots
     from parity.selftest.cases import fault_cases
     from parity.selftest.progress import show_legs
+    from parity.selftest.run import make_room
     from parity.selftest.run import selftest as run_selftest
     from parity.train.faults import FAULTS
 
@@ -44,6 +45,7 @@ def selftest(
         if name not in FAULTS:
             raise UsageError(f"--fault {name}: no such fault{suggestion(name, FAULTS)}")
     count = seeds if seeds is not None else 0 if fault else 1 if quick else 6
+    make_room(out)
     console = make_console()
     with show_legs(console) as on_leg:
         result = run_selftest(

@@ -27,7 +27,7 @@ def headline(result: Selftest) -> list[str]:
         )
         twice = [run for run in result.mistakes if run.with_control is not None]
         if twice:
-            seen = sum(run.with_control != "pass" for run in twice)
+            seen = sum(run.with_control == run.expected for run in twice)
             lines.append(f"{seen} of {len(twice)} still caught with the same fault in the control")
     if result.controls:
         right = sum(run.caught for run in result.controls)

@@ -106,8 +106,12 @@ class Selftest(Model):
 
     @property
     def as_it_should_be(self) -> bool:
-        """No false alarm; and in fp32 every fault and control is what it should be. bf16 hides some for certain."""
-        return not self.alarms and (self.dtype != "fp32" or all(run.caught for run in self.faults))
+        """No false alarm and no error; and in fp32 every fault is caught, with the same fault in the control too, and
+        every control is what it should be. bf16 hides some for certain."""
+        if not (self.faults or self.clean) or self.alarms or any(run.verdict == "error" for run in self.faults):
+            return False
+        seen = all(run.caught for run in self.faults) and all(run.with_control != "pass" for run in self.mistakes)
+        return self.dtype != "fp32" or seen
 
     def dumps(self) -> str:
         """The text of `selftest.json`."""

@@ -1,6 +1,7 @@
 """Runs the matrix, and reads from each comparison's result what was found and by how much."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -8,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parity.checks.comparison import Comparison
+from parity.errors import UsageError
 from parity.judge import judge_run
 from parity.launch import Event, LegFinished
 from parity.result import ComparisonResult, OutcomeResult, Result
-from parity.run import prepare
+from parity.run import check_whole, prepare
 from parity.run import run as run_legs
 from parity.rundir import RunDirectory
 from parity.schedule import Slots
@@ -19,7 +21,10 @@ from parity.selftest.cases import Case, clean_suite, fault_suite
 from parity.selftest.result import CleanRun, FaultRun, Finding, Selftest
 from parity.suite import load
 
-__all__ = ["selftest"]
+__all__ = ["make_room", "selftest"]
+
+# What a self-test writes; an earlier run of a suite is moved aside to a name with a number.
+_OURS = re.compile(r"(faults|seed-\d+)(\.yml|\.\d+)?|selftest\.(json|md)")
 
 
 def selftest(
@@ -70,8 +75,22 @@ def selftest(
     )
 
 
+def make_room(out: Path) -> None:
+    """Make the output folder, or take that of an earlier self-test.
+
+    Raises:
+        UsageError: it cannot be made, or holds something else.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        odd = [path.name for path in sorted(out.iterdir()) if not _OURS.fullmatch(path.name)]
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be made or read: {error.strerror}; give another --out") from None
+    if odd:
+        raise UsageError(f"{out}: holds {odd[0]}, which is not from a self-test; give another --out")
+
+
 def _run(out: Path, content: dict[str, Any], slots: Slots, on_leg: Callable[[str, int, int], None]) -> RunDirectory:
-    out.parent.mkdir(parents=True, exist_ok=True)
     path = out.with_suffix(".yml")
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # JSON is YAML
     suite = load(path)
@@ -84,7 +103,7 @@ def _run(out: Path, content: dict[str, Any], slots: Slots, on_leg: Callable[[str
             ended += 1
             on_leg(out.name, ended, len(plan.only))
 
-    run_legs(plan, take)
+    check_whole(run_legs(plan, take))
     return plan.directory
 
 

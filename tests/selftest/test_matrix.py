@@ -74,7 +74,7 @@ SAYS = {
     "tied-gradients-not-summed": "embeddings",
     "aux-loss-times-micro-batches": "outer",
     "aux-loss-added-twice": "outer",
-    "parameter-group-skipped": "norms",
+    "parameter-group-skipped": "a parameter group that the optimizer skips",
     "adam-step-ahead": "0.744",
     "reports-minus-one": "-1",
     "reports-own-loss": "rank 0",
