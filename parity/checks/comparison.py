@@ -189,6 +189,7 @@ class Comparison:
         expected_steps: int64 (n,), the steps that every leg must have; None if nobody said.
         required: checks that must run whatever the legs hold, beside those whose input exists.
         k: how many times the noise floor is allowed.
+        against_reference: the baseline is the reference, and its noise is what the baseline proper is off.
         layout_unproven: the suite says in so many words that nothing will show the layouts.
     """
 
@@ -203,6 +204,7 @@ class Comparison:
     required: frozenset[str] = field(default_factory=frozenset)
     k: float = DEFAULT_K
     layout_unproven: bool = False
+    against_reference: bool = False
 
     def legs(self) -> Iterator[Leg]:
         """Baseline, candidate, and the legs that measure noise."""

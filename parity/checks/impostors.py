@@ -46,6 +46,9 @@ def _reasons(comparison: Comparison, leg: Leg) -> Iterator[str]:
     if not control:
         if leg.layout is not None and baseline.layout is not None and leg.layout != baseline.layout:
             yield f"it ran under {leg.layout}, {baseline.name} under {baseline.layout}"
+        if comparison.against_reference:
+            yield from _far_at_first(comparison, leg)
+            return
         if leg in comparison.perturbed and _equal(comparison, leg, baseline):
             yield f"it is equal to {baseline.name} to the last digit, so its weights were not moved"
         if _equal(comparison, leg, candidate) and not _equal(comparison, leg, baseline):

@@ -26,6 +26,7 @@ def check(comparison: Comparison) -> Outcome:
         perturbed=(comparison.baseline,),
         expected_steps=comparison.expected_steps,
         k=comparison.k,
+        against_reference=True,
     )
     elsewhere = "; ".join(impostors(against).values())
     if elsewhere:
