@@ -122,9 +122,11 @@ def in_container(env: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
     words += ["--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(workspace)]
     mounts = {workspace: "ro"}
     if arguments[0] == "publish":
-        out = workspace / (env.get("INPUT_OUT") or "parity-out")
-        out.mkdir(parents=True, exist_ok=True)
-        mounts[out] = "rw"
+        out = Path(env.get("INPUT_OUT") or "parity-out")
+        # A checkout may hold a link of that name; publish refuses it.
+        if out.is_absolute() or (workspace / out).resolve() == workspace.resolve() / out:
+            (workspace / out).mkdir(parents=True, exist_ok=True)
+            mounts[workspace / out] = "rw"
     for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
         if env.get(name):
             mounts[Path(env[name])] = "rw"

@@ -137,6 +137,13 @@ def test_the_gate_writes_nothing_of_the_workspace(old_runner: dict[str, str], tm
     assert not (tmp_path / "workspace").exists()
 
 
+def test_a_link_in_the_checkout_leads_nowhere(old_runner: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "parity-out").symlink_to(tmp_path)
+    argv = trusted.in_container(old_runner, ["publish"])
+    assert [word for word in argv if "parity-out" in word] == []
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [({"PATH": "/nowhere"}, "there is no docker"), ({"INPUT_IMAGE": ""}, "the input `image` names none")],
