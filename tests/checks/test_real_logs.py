@@ -141,8 +141,8 @@ GEMMA4 = [
     noise(RECORDED, "gemma4_1", "gemma4_tp2", AMPLIFIED, verdicts=UNSURE, passed="forward"),
 ]
 
-# One ulp in these directions changes the gradient norm by a percent within four or six updates: too few steps are left
-# that tell, and the verdict says so.
+# One ulp in these directions changes the gradient norm by a percent within four or six updates: too few steps are
+# left that tell, and the verdict says so.
 AT_ONCE = {1: "inconclusive", 2: "inconclusive"}
 
 # The same model from other weights, which amplify rounding within three steps. One of its three perturbed runs is an
