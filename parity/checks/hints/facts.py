@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from parity.checks.comparison import Comparison, Gap
 from parity.checks.hints.sizes import Size, sizes_of
-from parity.checks.noise import parameter_floors
 from parity.checks.outcome import Outcome, Status
 from parity.checks.parameters import Apart, StepApart, apart, common_steps, recorded
+from parity.checks.per_parameter import gaps_by_parameter
 from parity.checks.profiles import ParameterBound
 from parity.layout import AXES
 from parity.records.record import Holders, LegRecords, RankRecord
@@ -59,6 +59,10 @@ class Facts:
     def failed(self, *checks: str) -> bool:
         """Whether any of the checks failed."""
         return any(one.check in checks and one.status is Status.FAIL for one in self.outcomes.values())
+
+    def reason(self, check: str) -> str:
+        """What a check said; empty if it was not run."""
+        return self.outcomes[check].reason if check in self.outcomes else ""
 
     def passed(self, *checks: str) -> bool:
         """Whether all of the checks passed."""
@@ -172,14 +176,9 @@ class Facts:
     def _beyond(self, at: StepApart | None, kind: str, step: int | None, bound: ParameterBound) -> dict[str, Apart]:
         if at is None or step is None:
             return {}
-        allowed = bound.first if step in (self.comparison.first_step, 0) else bound.later
-        floors = parameter_floors(self.comparison, kind, step) or {}
-        widest = max(bound.widest, allowed)
-        return {
-            name: one
-            for name, one in at.parameters.items()
-            if telling(one) and one.distance > max(allowed, min(self.comparison.k * floors.get(name, 0.0), widest))
-        }
+        gaps = gaps_by_parameter(self.comparison, at, kind, step, bound)
+        over = {gap.name for gap in gaps if gap.times_allowed > 1}
+        return {name: one for name, one in at.parameters.items() if name in over and telling(one)}
 
 
 def telling(one: Apart) -> bool:

@@ -40,8 +40,8 @@ _FORWARD = {
     "ep": "tokens that are dropped or reach other experts",
     "pp": "a stage that lacks an input such as masks or the token ids that choose experts, or that holds other"
     " layers",
-    "dp": "a mean over each rank's own tokens",
-    "fsdp": "a mean over each rank's own tokens",
+    "dp": "a mean over each rank's own tokens, or another setting of the model",
+    "fsdp": "a mean over each rank's own tokens, or another setting of the model",
 }
 
 

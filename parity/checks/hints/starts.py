@@ -26,6 +26,8 @@ def other_start(facts: Facts) -> Hint | None:
         return None
     if not (recorded(facts.baseline) and recorded(facts.candidate)):
         return None
+    if facts.baseline.curves.environment.get("dtype") != facts.candidate.curves.environment.get("dtype"):
+        return None  # the check says so, and values of two dtypes have other bits
     copies = _copies_apart(candidate)
     if copies:
         axis, names = max(copies.items(), key=lambda item: len(item[1]))
@@ -60,6 +62,8 @@ def other_samples(facts: Facts) -> Hint | None:
     baseline, candidate = facts.baseline.records, facts.candidate.records
     if not facts.failed("same_data") or baseline is None or candidate is None:
         return None
+    if any(word in facts.reason("same_data") for word in ("other global batch", "other number of micro-batches")):
+        return None  # another setting, and no other sampler
     wanted, mine = _batches(baseline), _batches(candidate)
     ranks = sorted({place for of_step in mine.values() for place in of_step})
     steps = sorted(wanted.keys() & mine.keys())
