@@ -49,6 +49,7 @@ class Inputs:
         sha: the commit under test, where it is not the event's.
         token: for the API; empty in the job that runs the legs.
         key: tells this suite's comment from another's on the same pull request.
+        comment_author: login of whoever the token is, where the token cannot be asked.
     """
 
     suite: str = "parity.yml"
@@ -69,6 +70,7 @@ class Inputs:
     sha: str = ""
     token: str = ""
     key: str = ""
+    comment_author: str = ""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Inputs:
@@ -98,6 +100,9 @@ class Inputs:
         key = get("key")
         if key and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,63}", key):
             raise InputError(f"key: {key!r} is not up to 64 letters, digits, spaces, dots, slashes and dashes")
+        author = get("comment-author")
+        if author and not re.fullmatch(r"[A-Za-z0-9-]{1,64}(\[bot\])?", author):
+            raise InputError(f"comment-author: {author!r} is no login such as parity-bot[bot]")
         shm_size = get("shm-size") or default.shm_size
         if not re.fullmatch(r"[0-9]+[bkmgBKMG]?", shm_size):
             raise InputError(f"shm-size: {shm_size!r} is no size such as 16g or 512m")
@@ -126,6 +131,7 @@ class Inputs:
             sha=sha,
             token=get("token"),
             key=key,
+            comment_author=author,
         )
 
 

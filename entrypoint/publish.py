@@ -194,7 +194,7 @@ class _Job:
             time=now(),
         )
         text = partial(body.render, key, report=chapters(render_sections(result)), links=links)
-        author = self.env.get("INPUT_COMMENT_AUTHOR", "").strip()
+        author = inputs.comment_author
         if pull is None:
             title = plain(f"parity: {inputs.key or inputs.suite} does not pass")
             posted = issue.post(

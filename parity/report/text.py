@@ -31,7 +31,9 @@ def escape(text: object, limit: int = 2000) -> Safe:
     line = plain(text, limit)
     if re.match(r"(?:[-+]|\d+[.)])(?:\s|$)|[-=]{2}|=$", line):
         line = "\u200b" + line
-    broken = re.sub(r"([@#]|://|www\.|\bGH-)", "\\1\u200b", line, flags=re.IGNORECASE)
+    broken = re.sub(r"([@#]|\bGH-)", "\\1\u200b", line, flags=re.IGNORECASE)
+    # Before the colon and the dot: after them, GitHub's own parser makes a link of the rest all the same.
+    broken = re.sub(r"(?=://)|(?<=www)(?=\.)", "\u200b", broken, flags=re.IGNORECASE)
     # An underscore inside a word is no emphasis in GitHub's Markdown, and metrics are full of them.
     kept = re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", "\0", broken, flags=re.IGNORECASE)
     return Safe(kept.translate(_REFERENCES))
