@@ -97,7 +97,11 @@ class Container:
         # An init, so that signals end a process that has no handler for them, and orphans are waited for.
         words += ["--init", "--stop-timeout", "3", "--log-driver", "none"]
         words += ["--user", self.user, *self.options, "--workdir", SOURCE]
-        words += ["--network", self.network, "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+        words += ["--network", self.network]
+        if self.network == "none":
+            # torchrun and others meet at this machine's name, which must lead to the one interface that there is.
+            words += ["--hostname", "localhost"]
+        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
         # Four thousand: a rank of PyTorch has up to some hundred threads. Core files would fill the disk.
         words += ["--pids-limit", "4096", "--ulimit", "core=0"]
         # No limit of its own in memory: what the legs may take of the machine's is the machine's to say.

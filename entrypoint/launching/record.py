@@ -118,7 +118,7 @@ def output_size(run: Path) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 mode = os.lstat(path).st_mode
                 if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
-                    os.chmod(path, 0o755)
+                    os.chmod(path, stat.S_IMODE(mode) | 0o700)
         for name in names:
             files += 1
             with contextlib.suppress(OSError):

@@ -60,7 +60,8 @@ def program(name, words):
 try:
     import pip
 except ImportError:
-    subprocess.call([folder + "/bin/python", "-m", "ensurepip"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = [folder + "/bin/python", "-m", "ensurepip", "--default-pip"]
+    subprocess.call(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 else:
     for name in ("pip", "pip3"):
         program(name, "-m pip")

@@ -147,7 +147,12 @@ class Bench:
         )
 
     def end(self, process: "subprocess.Popen[str]", timeout: float = 120.0) -> Done:
-        out, err = process.communicate(timeout=timeout)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            raise
         return Done(process.returncode, out, err, self.workspace / "parity-out")
 
     def launch(self, *words: str, **inputs: str) -> Done:

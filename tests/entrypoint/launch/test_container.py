@@ -325,4 +325,4 @@ def test_folders_that_were_closed_are_opened_for_the_next_checkout(tmp_path: Pat
     (tmp_path / "a" / "b" / "c").write_text("four")
     (tmp_path / "a").chmod(0)
     assert output_size(tmp_path) == {"files": 1, "bytes": 4, "complete": True}
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
