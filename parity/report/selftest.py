@@ -33,7 +33,9 @@ def headline(result: Selftest) -> list[str]:
         right = sum(run.caught for run in result.controls)
         lines.append(f"{right} of {len(result.controls)} controls are what they should be")
     if result.clean:
-        lines.append(f"{len(result.alarms)} false alarms in {len(result.clean)} runs of correct layouts")
+        line = f"{len(result.alarms)} false alarms in {len(result.clean)} runs of correct layouts"
+        undecided = len(result.undecided)
+        lines.append(line + (f", of which {undecided} are inconclusive" if undecided else ""))
     return lines
 
 
@@ -98,7 +100,7 @@ def render_selftest(result: Selftest, console: Console) -> None:
     for one in missed:
         line = f"{one.fault} under {one.layout} should be {one.expected} and is {one.verdict}: {one.summary}"
         console.print(plain(line, 1000), markup=False, soft_wrap=True)
-    for alarm in result.alarms:
+    for alarm in (*result.alarms, *result.undecided):
         line = f"{alarm.model} {alarm.layout}, seed {alarm.seed}, is {alarm.verdict}: {alarm.summary}"
         console.print(plain(line, 1000), markup=False, soft_wrap=True)
     for line in headline(result):

@@ -63,8 +63,8 @@ class CleanRun(Model):
 
     @property
     def alarm(self) -> bool:
-        """Whether it was called anything but right."""
-        return self.verdict != "pass"
+        """Whether it was called wrong. Where the evidence ends too early, `inconclusive` is no accusation."""
+        return self.verdict not in ("pass", "inconclusive")
 
 
 class Selftest(Model):
@@ -101,8 +101,13 @@ class Selftest(Model):
 
     @property
     def alarms(self) -> list[CleanRun]:
-        """Correct layouts that were called anything but right."""
+        """Correct layouts that were called wrong."""
         return [run for run in self.clean if run.alarm]
+
+    @property
+    def undecided(self) -> list[CleanRun]:
+        """Correct layouts of which nothing could be said."""
+        return [run for run in self.clean if run.verdict == "inconclusive"]
 
     @property
     def as_it_should_be(self) -> bool:
@@ -111,7 +116,7 @@ class Selftest(Model):
         if not (self.faults or self.clean) or self.alarms or any(run.verdict == "error" for run in self.faults):
             return False
         seen = all(run.caught for run in self.faults) and all(run.with_control != "pass" for run in self.mistakes)
-        return self.dtype != "fp32" or seen
+        return self.dtype != "fp32" or (seen and not self.undecided)
 
     def dumps(self) -> str:
         """The text of `selftest.json`."""

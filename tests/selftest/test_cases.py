@@ -100,7 +100,11 @@ def test_a_class_is_caught_only_if_it_is_in_every_layout() -> None:
 def test_a_false_alarm_is_one_in_any_dtype_and_a_miss_only_in_fp32() -> None:
     assert result(fault_run(), clean_run()).as_it_should_be
     assert not result(fault_run(), clean_run("fail")).as_it_should_be
-    assert not result(fault_run(), clean_run("inconclusive"), dtype="bf16").as_it_should_be
+    assert not result(fault_run(), clean_run("inconclusive")).as_it_should_be
+    assert result(fault_run(), clean_run("inconclusive"), dtype="bf16").as_it_should_be
+    assert not result(fault_run(with_control="pass"), clean_run()).as_it_should_be
+    assert not result().as_it_should_be
+    assert headline(result(clean_run("inconclusive")))[-1].endswith("correct layouts, of which 1 are inconclusive")
     assert result(fault_run(verdict="pass"), clean_run(), dtype="bf16").as_it_should_be
 
 
