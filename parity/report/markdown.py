@@ -74,7 +74,7 @@ class Section:
 
 
 def render_sections(result: Result) -> list[Section]:
-    """The whole report in parts, the first with the verdict; one after the other they are `render_markdown`'s text."""
+    """The whole report in parts, the first with the verdict; joined they are what `render_markdown` gives."""
     return list(_split(render_markdown(result)))
 
 
