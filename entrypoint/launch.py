@@ -38,7 +38,7 @@ from entrypoint.launching.findings import ENVIRONMENT, USAGE, LaunchError, one_l
 from entrypoint.launching.keeper import Task, keep  # noqa: E402
 from entrypoint.launching.linux import hide_environment  # noqa: E402
 from entrypoint.launching.preflight import Ready, identity, preflight  # noqa: E402
-from entrypoint.launching.record import Launch, has_run, now, output_size  # noqa: E402
+from entrypoint.launching.record import Launch, has_run, now, swept  # noqa: E402
 from entrypoint.launching.setup import FAILED  # noqa: E402
 from entrypoint.launching.source import Source, host_path, prepare_out, tested_sha  # noqa: E402
 from entrypoint.launching.stops import Interrupted, Stops  # noqa: E402
@@ -143,7 +143,7 @@ class _Run:
             _say(f"legs: run {'in a container' if isolated else 'as processes, not isolated'}, as {ready.why}")
             ended = self._supervise(task, env, state)
         note.how, note.exit_code, note.seconds = ended.how, ended.exit_code, round(ended.seconds, 3)
-        note.output = output_size(run)
+        note.output = swept(run)
         return self._verdict(ended, has_run(run))
 
     def _write_down(self, ready: Ready) -> None:

@@ -13,10 +13,9 @@ from typing import Any
 
 from entrypoint.launching.findings import Finding
 
-__all__ = ["FORMAT", "Launch", "has_run", "output_size"]
+__all__ = ["FORMAT", "Launch", "has_run", "swept"]
 
 FORMAT = "parity.launch/1"
-_MOST_FILES = 1_000_000
 
 
 @dataclass
@@ -44,7 +43,7 @@ class Launch:
         preflight: what the preflight found, each with `level`, `name` and `text`.
         runner: its `os` and `arch`.
         engine: the `name` and `version` of what runs containers; None without.
-        output: how many `files` and `bytes` the legs left, and whether they were all counted (`complete`).
+        output: how many `files` and `bytes` the legs left, and how many links and the like were `removed`.
     """
 
     suite: str
@@ -106,23 +105,24 @@ def has_run(run: Path) -> bool:
     return False
 
 
-def output_size(run: Path) -> dict[str, Any]:
-    """How many files and bytes there are; no link is followed.
+def swept(run: Path) -> dict[str, Any]:
+    """How many files and bytes the legs left, and what was removed of it: links, pipes, sockets and devices.
 
-    Folders that were closed to their owner are opened: the next checkout has to remove them.
+    A link that the legs made is followed by what uploads the folder, with rights that they do not have. No link is
+    followed here. Folders that were closed to their owner are opened: the next checkout has to remove them.
     """
-    files = size = 0
+    files = size = removed = 0
     for folder, below, names in os.walk(run):
-        for name in below:
+        for name in (*below, *names):
             path = os.path.join(folder, name)
             with contextlib.suppress(OSError):
-                mode = os.lstat(path).st_mode
-                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
-                    os.chmod(path, stat.S_IMODE(mode) | 0o700)
-        for name in names:
-            files += 1
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
-            if files >= _MOST_FILES:
-                return {"files": files, "bytes": size, "complete": False}
-    return {"files": files, "bytes": size, "complete": True}
+                status = os.lstat(path)
+                if stat.S_ISDIR(status.st_mode):
+                    if status.st_mode & 0o700 != 0o700:
+                        os.chmod(path, stat.S_IMODE(status.st_mode) | 0o700)
+                elif stat.S_ISREG(status.st_mode):
+                    files, size = files + 1, size + status.st_size
+                else:
+                    os.unlink(path)
+                    removed += 1
+    return {"files": files, "bytes": size, "removed": removed}
