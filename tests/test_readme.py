@@ -6,9 +6,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import yaml
 
 from parity.checks import CHECKS
 from parity.checks.profiles import PROFILES
@@ -116,3 +118,58 @@ def test_the_trainer_of_the_quick_start_runs_as_the_suite_of_the_quick_start(tmp
     assert "parity: pass · my-data-parallel" in done.stdout
     logs = {str(path.relative_to(tmp_path / "parity-out" / "legs")) for path in tmp_path.rglob("rank-*.log")}
     assert {"dp1/rank-0.log", "dp2/rank-1.log", "dp4/rank-3.log"} <= logs
+
+
+def action() -> dict[str, Any]:
+    loaded = yaml.safe_load((ROOT / "action.yml").read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_the_action_s_inputs_and_outputs_are_those_that_it_has() -> None:
+    inputs = [
+        [
+            f"`{name}`",
+            f"`{one['default']}`" if str(one.get("default", "")) else "",
+            " ".join(one["description"].split()),
+        ]
+        for name, one in action()["inputs"].items()
+    ]
+    assert table("input") == inputs
+    outputs = [[f"`{name}`", " ".join(one["description"].split())] for name, one in action()["outputs"].items()]
+    assert table("output") == outputs
+
+
+def test_starters_have_the_events_and_permissions_that_are_named() -> None:
+    rows = {ticked(row[0])[0]: row for row in table("starter")}
+    assert set(rows) == {path.name for path in (ROOT / "workflows").glob("*.yml")}
+    for name, row in rows.items():
+        workflow = yaml.safe_load((ROOT / "workflows" / name).read_text())
+        events = workflow.get("on", workflow.get(True))
+        assert ticked(row[1])[0] in ([events] if isinstance(events, str) else events)
+        jobs = {key: dict(job["permissions"]) for key, job in workflow["jobs"].items()}
+        legs = jobs.pop("run", None) or jobs.pop("parity")
+        told = [dict([one.split(": ")]) for one in ticked(row[2])]
+        assert {key: value for one in told for key, value in one.items()} == legs
+        others = {
+            part.split(":")[0].strip(): dict(one.split(": ") for one in ticked(part))
+            for part in row[3].split(";")
+            if part
+        }
+        assert others == jobs
+
+
+def test_error_texts_that_are_explained_are_printed_by_something() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "entrypoint").rglob("*.py"))
+    flat = re.sub(r'"\s*\n\s*f?"', "", sources)
+    for row in table("the log says"):
+        text = ticked(row[0])[0]
+        assert text in flat or text == "Resource not accessible by integration", text
+
+
+def test_the_quick_start_is_the_starter_for_branches_of_one_s_own() -> None:
+    (text,) = [block for block in blocks("yaml") if "org/parity-action" in block]
+    assert len(text.splitlines()) <= 16
+    mine, starter = yaml.safe_load(text), yaml.safe_load((ROOT / "workflows" / "parity-same-repo.yml").read_text())
+    assert mine["jobs"]["parity"]["permissions"] == starter["jobs"]["parity"]["permissions"]
+    assert mine["jobs"]["parity"]["runs-on"] == starter["jobs"]["parity"]["runs-on"]
