@@ -7,5 +7,4 @@ from tests.entrypoint.launch.bench import Bench
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    tmp_path.chmod(0o755)
     return Bench(tmp_path)

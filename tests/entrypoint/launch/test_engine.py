@@ -3,8 +3,8 @@
 import os
 import signal
 import time
+import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +16,6 @@ from tests.container.docker import docker
 from tests.entrypoint.launch.bench import SECRET, Bench, processes, seconds_to_end, shell_suite, wait_for
 
 pytestmark = pytest.mark.slow
-
-LABEL = "label=org.parity-action.run=77-2-gpu_tests-runner-1"
 
 LOOK = r"""
 import os, socket, sys
@@ -66,20 +64,22 @@ dist.destroy_process_group()
 
 @pytest.fixture
 def real(bench: Bench, image: str) -> Iterator[Bench]:
-    """A runner with a real Docker, whose workspace another user can read, whoever runs the tests."""
-    for folder in (bench.root, *bench.root.parents):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
+    """A runner with a real Docker."""
     bench.env |= {"PATH": os.environ["PATH"], "INPUT_ISOLATION": "docker", "INPUT_IMAGE": image, "INPUT_GPUS": "none"}
     bench.env |= {name: value for name, value in os.environ.items() if name.startswith("DOCKER_")}
+    bench.env["GITHUB_RUN_ID"] = uuid.uuid4().hex  # tests run at the same time
     yield bench
-    left = containers()
+    left = containers(bench)
     if left:
         docker("rm", "--force", *left)
 
 
-def containers() -> list[str]:
-    return docker("ps", "--all", "--quiet", "--filter", LABEL).stdout.split()
+def label(bench: Bench) -> str:
+    return f"org.parity-action.run={bench.env['GITHUB_RUN_ID']}-2-gpu_tests-runner-1"
+
+
+def containers(bench: Bench) -> list[str]:
+    return docker("ps", "--all", "--quiet", "--filter", f"label={label(bench)}").stdout.split()
 
 
 def test_a_hostile_leg_finds_nothing_to_take(real: Bench) -> None:
@@ -113,7 +113,7 @@ def test_a_hostile_leg_finds_nothing_to_take(real: Bench) -> None:
         assert f"{name}:\t0000000000000000" in log
     assert "NoNewPrivs:\t1" in log
     assert "Seccomp:\t2" in log
-    assert containers() == []
+    assert containers(real) == []
 
 
 def test_the_embedded_suite_needs_no_network(real: Bench) -> None:
@@ -169,10 +169,10 @@ def test_a_signal_leaves_no_container(signum: int, code: int, real: Bench) -> No
     (real.workspace / "parity.yml").write_text(shell_suite("touch /out/started; trap '' INT TERM; sleep 600 & wait"))
     process = real.start()
     wait_for((real.workspace / "parity-out" / "run" / "started").exists)
-    assert len(containers()) == 1
+    assert len(containers(real)) == 1
     start = time.monotonic()
     seconds_to_end(process, signum)
-    wait_for(lambda: containers() == [], 8 - (time.monotonic() - start))
+    wait_for(lambda: containers(real) == [], 8 - (time.monotonic() - start))
     wait_for(lambda: processes(str(real.root)) == [], 2)
     done = real.end(process)
     assert done.code == code
@@ -188,17 +188,17 @@ def test_a_signal_leaves_no_container_however_early_it_comes(delay: float, real:
     assert process.stdout.readline().startswith("legs: run in a container")
     time.sleep(delay)
     assert seconds_to_end(process, signal.SIGINT) < 8
-    assert containers() == []
+    assert containers(real) == []
     real.end(process)
     time.sleep(2)
-    assert containers() == []
+    assert containers(real) == []
 
 
 def test_a_timeout_leaves_no_container(real: Bench) -> None:
     (real.workspace / "parity.yml").write_text(shell_suite("sleep 600"))
     done = real.launch(timeout="12")
     assert done.note["how"] == "timed out"
-    assert containers() == []
+    assert containers(real) == []
 
 
 def test_an_image_without_parity(real: Bench, engine: str) -> None:
@@ -207,26 +207,15 @@ def test_an_image_without_parity(real: Bench, engine: str) -> None:
     assert "legs: the container did not start (exit code 127), as the output above says" in done.err
 
 
-def test_cleanup(real: Bench, engine: str) -> None:
-    docker("run", "--detach", "--label", LABEL.partition("=")[2], engine, "sleep", "600")
-    docker(
-        "run",
-        "--detach",
-        "--rm",
-        "--label",
-        "org.parity-action.run=other",
-        "--name",
-        "other-job",
-        engine,
-        "sleep",
-        "60",
-    )
+def test_cleanup_leaves_other_jobs_alone(real: Bench, engine: str) -> None:
+    docker("run", "--detach", "--label", label(real), engine, "sleep", "600")
+    other = docker("run", "--detach", "--rm", "--label", f"{label(real)}1", engine, "sleep", "60").stdout.strip()
     try:
         done = real.launch("cleanup")
         assert (done.code, done.out) == (0, "cleanup: removed 1 container\n")
-        assert docker("ps", "--quiet", "--filter", "name=other-job").stdout
+        assert docker("ps", "--quiet", "--filter", f"id={other}").stdout
     finally:
-        docker("rm", "--force", "other-job")
+        docker("rm", "--force", other)
 
 
 def test_what_a_leg_prints_reaches_the_log_and_is_no_command(real: Bench) -> None:
