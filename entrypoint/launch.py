@@ -23,6 +23,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -139,6 +140,7 @@ class _Run:
             with self.stops.raising():
                 isolated = ready.isolation == "docker"
                 task, env = self._container(ready, run, state) if isolated else self._process(ready, run, home)
+            task = replace(task, home=str(home))
             note.argv = task.argv
             _say(f"legs: run {'in a container' if isolated else 'as processes, not isolated'}, as {ready.why}")
             ended = self._supervise(task, env, state)

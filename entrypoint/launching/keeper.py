@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +40,7 @@ class Task:
         engine: that program; empty for processes.
         label: of the container, `key=value`.
         cidfile: where the container's id is as soon as it was made.
+        home: a temporary folder to remove in the end, should the launcher be gone.
     """
 
     argv: list[str]
@@ -46,6 +48,7 @@ class Task:
     engine: str = ""
     label: str = ""
     cidfile: str = ""
+    home: str = ""
 
     def line(self) -> bytes:
         """For the keeper's standard input. A command line of one long word would be too long for the kernel."""
@@ -80,6 +83,8 @@ def keep() -> int:
     if task.engine:
         _remove_containers(task, child if killed else None)
     end_descendants(os.getpid(), _PATIENCE)
+    if task.home:
+        shutil.rmtree(task.home, ignore_errors=True)
     if code is None:
         code = -signal.SIGKILL
     return 128 - code if code < 0 else code
