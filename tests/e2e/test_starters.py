@@ -1,0 +1,73 @@
+"""The other workflows to copy, once each, with legs that are processes of the job."""
+
+import pytest
+
+from tests.e2e.conftest import Start
+from tests.github import events
+from tests.github.server import GitHub
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def wrong(text: str) -> str:
+    """What makes the quick project's second leg deviate."""
+    return text.replace("GOES_WRONG = 100", "GOES_WRONG = 4")
+
+
+def test_a_branch_of_this_repository(start: Start, github: GitHub) -> None:
+    project = start("parity-same-repo.yml", "quick")
+    head = project.commit()
+    pull = github.repository.add_pull(number=8, head_ref="mine", head_sha=head)
+    run = project.run(events.pull_request(github, pull))
+    assert (run.code, run.jobs) == (0, {"parity": "success"}), run.said
+    (report,) = project.answers(8)
+    assert "parity: pass" in report.body
+    assert f"Tested commit {head}, the head of pull request 8." in report.body
+    assert "The legs ran as processes of the job, not isolated" in report.body
+    assert project.states(head) == [("parity / parity.yml", "success")]
+    assert "parity: pass" in run.summaries["parity"]
+    assert run.artifacts.is_dir()
+
+
+def test_a_forks_branch_is_left_to_the_gate(start: Start, github: GitHub) -> None:
+    project = start("parity-same-repo.yml", "quick")
+    project.push()
+    run = project.run(events.pull_request(github, github.pull))
+    assert "success" not in run.jobs.values(), run.said
+    assert run.log == {}
+    assert github.sent() == []
+
+
+def test_a_push_of_copy_pr_bot(start: Start, github: GitHub) -> None:
+    project = start("parity-copy-pr-bot.yml", "quick")
+    head = project.push(wrong, file="curve.py")
+    run = project.run(events.push(github, head), at=head)
+    assert run.code != 0
+    assert run.jobs == {"run": "success", "publish": "failure"}, run.said
+    (report,) = project.answers(7)
+    assert "parity: fail" in report.body
+    assert f"Tested commit {head}, the head of pull request 7." in report.body
+    assert project.states(head) == [("parity / parity.yml", "failure")]
+
+
+def test_nights(start: Start, github: GitHub) -> None:
+    """One issue, from the first night that does not pass on; a night that does leaves it to people to close it."""
+    project = start("parity-nightly.yml", "quick")
+    before = set(github.repository.issues)
+    bad = project.merge(wrong, file="curve.py")
+    run = project.run(events.schedule(github))
+    assert run.code != 0
+    assert run.jobs == {"run": "success", "publish": "failure"}, run.said
+    (number,) = set(github.repository.issues) - before
+    issue = github.repository.issues[number]
+    assert issue.title == "parity: parity.yml does not pass"
+    assert "parity: fail" in (issue.body or "")
+    good = project.merge(lambda text: text.replace("= 4", "= 100"), file="curve.py")
+    run = project.run(events.schedule(github))
+    assert (run.code, run.jobs) == (0, {"run": "success", "publish": "success"}), run.said
+    assert set(github.repository.issues) - before == {number}
+    assert (issue.state, github.repository.comments_on(number)) == ("open", [])
+    assert "parity: pass" in (issue.body or "")
+    history = [line for line in (issue.body or "").splitlines() if line.startswith("| [`")]
+    assert [f"[`{sha[:7]}`]" in line for sha, line in zip((good, bad), history, strict=True)] == [True, True]
+    assert github.repository.statuses == []
