@@ -16,6 +16,7 @@ CHOICES = {
     "comment": ("always", "on-change", "on-failure", "off"),
     "status": ("true", "false"),
     "fail-on": ("any", "fail", "never"),
+    "run-result": ("", "success", "failure", "cancelled", "skipped"),
 }
 """Inputs that take one of a few words, the default first."""
 
@@ -46,6 +47,7 @@ class Inputs:
         status: whether the commit gets one.
         fail_on: which verdicts make the job red: `any` but pass, `fail` and error, or `never`.
         pr_number: the pull request, where the event does not tell.
+        run_result: how the job with the legs ended; nothing else than `success` can be green.
         sha: the commit under test, where it is not the event's.
         token: for the API; empty in the job that runs the legs.
         key: tells this suite's comment from another's on the same pull request.
@@ -66,6 +68,7 @@ class Inputs:
     comment: str = "always"
     status: bool = True
     fail_on: str = "any"
+    run_result: str = ""
     pr_number: int | None = None
     sha: str = ""
     token: str = ""
@@ -127,6 +130,7 @@ class Inputs:
             comment=choice("comment"),
             status=choice("status") == "true",
             fail_on=choice("fail-on"),
+            run_result=choice("run-result"),
             pr_number=int(number) if number else None,
             sha=sha,
             token=get("token"),

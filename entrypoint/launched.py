@@ -1,11 +1,13 @@
 """`launch.json`: how the legs were run, as `launch` wrote it. Data like all that the job with the legs left."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from entrypoint.rejudge import NoResultError
+from parity.checks.outcome import Verdict
 from parity.errors import UsageError
 from parity.plain import plain
 from parity.untrusted import MissingError, read_bytes
@@ -13,6 +15,8 @@ from parity.untrusted import MissingError, read_bytes
 __all__ = ["Finding", "Launched", "read"]
 
 _MOST_BYTES = 1 << 20
+# Exit codes of `parity run`; any other is that of something which failed before or after it.
+_SAID: Final[Mapping[int | None, Verdict]] = {0: Verdict.PASS, 1: Verdict.FAIL, 3: Verdict.INCONCLUSIVE}
 
 
 class Finding(BaseModel):
@@ -41,6 +45,7 @@ class Launched(BaseModel):
         isolation: in a container, or as processes of the job; None if it did not come to that.
         why: how that was decided.
         tested_sha: the commit that was checked out.
+        run_id: of the workflow run.
         image: of the container.
         network: of the container.
         ended: when, UTC.
@@ -50,12 +55,14 @@ class Launched(BaseModel):
         preflight: what it found.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    # Strict: "0" is no exit code.
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     format: Literal["parity.launch/1"] = "parity.launch/1"
     isolation: Literal["docker", "process"] | None = None
     why: str = ""
     tested_sha: str | None = None
+    run_id: int | str | None = None
     image: Image | None = None
     network: str | None = None
     ended: str = ""
@@ -68,6 +75,19 @@ class Launched(BaseModel):
         """Why there is nothing to judge."""
         found = [f"{one.name}: {one.text}" for one in self.preflight if one.level == "error"]
         return list(dict.fromkeys([*([self.error] if self.error else []), *found]))
+
+    def worst(self) -> Verdict:
+        """The best verdict that a run which was so may have."""
+        if self.how != "finished" or self.isolation is None:
+            return Verdict.ERROR
+        return _SAID.get(self.exit_code, Verdict.ERROR)
+
+    def said(self) -> str:
+        """How it ended, in a sentence."""
+        how = "was not started" if self.how == "not started" else self.how
+        code = "" if self.exit_code is None else f" with exit code {self.exit_code}"
+        unknown = "" if self.isolation else ", and nothing says where the legs ran"
+        return f"The run as a whole {how}{code}{unknown}."
 
     def notes(self) -> list[str]:
         """What a reader of the report must know of it."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from entrypoint import body, commands, comment, event, issue, outputs, status, summary
-from entrypoint.conclude import conclude, divergent_step, telling, worst_step
+from entrypoint.conclude import conclude, divergent_step, nothing, telling, worst_step
 from entrypoint.fitting import chapters
 from entrypoint.github import Client, GitHubError
 from entrypoint.inputs import InputError, Inputs
@@ -56,11 +56,13 @@ def publish(inputs: Inputs, context: event.Context, client: Client | None, env: 
     """
     job = _Job(inputs, context, client, env)
     pull = job.find_pull()
-    notes = [_tested(context.head_sha, pull)] if context.head_sha else []
     try:
-        result = conclude(job.folder(), inputs.suite, job.commits(), notes)
+        about = _about(context.head_sha, pull)
+        result = conclude(
+            job.folder(), inputs.suite, job.commits(), about, doubts=job.doubts(), run_id=context.run_id
+        )
     except UsageError as error:
-        result = Result(suite=inputs.suite, verdict="error", summary=str(error), reproduce="", notes=notes)
+        result = nothing(inputs.suite, str(error))
     _annotate(result, job.name, inputs.suite)
     job.write(result)
     # Before all that may have to wait for GitHub.
@@ -102,6 +104,18 @@ class _Job:
         # On `pull_request`, what is checked out by default is the merge of that commit into the base.
         merged = self.env.get("GITHUB_SHA") if self.context.event_name == "pull_request" else None
         return [sha for sha in dict.fromkeys((self.context.head_sha, event.full_sha(merged))) if sha]
+
+    def doubts(self) -> list[str]:
+        """Why the folder may hold what was committed, or was left earlier, rather than what the legs left."""
+        if self.inputs.mode == "all":
+            ended, who = self.env.get("INPUT_RUN_OUTCOME", ""), "The step that runs the legs"
+        else:
+            ended, who = self.inputs.run_result, "The job that runs the legs"
+        if ended == "success":
+            return []
+        if not ended:
+            return [f"{who} did not say how it ended: give publish `run-result`, the result of that job."]
+        return [f"{who} did not end well ({ended})."]
 
     def folder(self) -> Path:
         """The folder that `launch` left.
@@ -242,14 +256,14 @@ class _Job:
             _tell("error", f"The outputs could not be written: {error.strerror}")
 
 
-def _tested(sha: str, pull: _Pull | None) -> str:
+def _about(sha: str, pull: _Pull | None) -> str:
+    """What follows on `Tested commit` and its sha."""
     if pull is None or pull.head is None:
-        return f"Tested commit {sha}."
+        return "."
     if pull.head == sha:
-        return f"Tested commit {sha}, the head of pull request {pull.number}."
+        return f", the head of pull request {pull.number}."
     return (
-        f"Tested commit {sha}. The head of pull request {pull.number} has moved to {pull.head} since: "
-        "what is said here is not about it."
+        f". The head of pull request {pull.number} has moved to {pull.head} since: what is said here is not about it."
     )
 
 

@@ -49,7 +49,7 @@ def test_defaults_are_the_same(action: Any) -> None:
 
 def test_inputs_say_which_words_they_take(action: Any) -> None:
     for name, words in CHOICES.items():
-        missing = [word for word in words if f"`{word}`" not in action["inputs"][name]["description"]]
+        missing = [word for word in words if word and f"`{word}`" not in action["inputs"][name]["description"]]
         assert missing == [], name
 
 
@@ -91,6 +91,11 @@ def test_the_token_is_where_no_code_under_test_is_run(steps: dict[str, Any]) -> 
     assert [name for name, step in steps.items() if "trusted.py" in step["run"]] == ["Gate", "Publish"]
     # Isolated: the working directory may hold modules of any name.
     assert [name for name, step in steps.items() if " -I " in step["run"]] == ["Gate", "Publish"]
+
+
+def test_publish_is_told_how_the_legs_ended(steps: dict[str, Any]) -> None:
+    # Of the step, where they ran in this job; trusted.py hands on to a container what begins with INPUT_.
+    assert steps["Publish"]["env"]["INPUT_RUN_OUTCOME"] == "${{ steps.run.outcome }}"
 
 
 def test_every_mode_has_its_steps(steps: dict[str, Any]) -> None:

@@ -103,6 +103,35 @@ def test_the_approved_commit_is_what_is_run_and_reported() -> None:
 
 
 @starters
+def test_only_what_legs_left_is_uploaded(path: Path) -> None:
+    for job in load(path)["jobs"].values():
+        legs = [
+            step
+            for step in job["steps"]
+            if step["uses"] == OURS and step["with"].get("mode", "all") in ("run", "all")
+        ]
+        uploads = [step for step in job["steps"] if step["uses"].startswith("actions/upload-artifact@")]
+        assert len(legs) == len(uploads)
+        for one, upload in zip(legs, uploads, strict=True):
+            assert upload["if"] == f"(!cancelled()) && steps.{one['id']}.outcome != 'skipped'"
+            assert upload["with"]["overwrite"] == "true"
+
+
+@starters
+def test_publish_is_told_how_the_legs_ended(path: Path) -> None:
+    published = [step["with"] for _, step in steps(path) if step.get("with", {}).get("mode") == "publish"]
+    assert [given["run-result"] for given in published] == ["${{ needs.run.result }}"] * len(published)
+
+
+@starters
+def test_workflows_do_not_cancel_each_other(path: Path) -> None:
+    workflow = load(path)
+    groups = [one["concurrency"]["group"] for one in (workflow, *workflow["jobs"].values()) if "concurrency" in one]
+    assert groups
+    assert all(group.startswith("${{ github.workflow }}") for group in groups)
+
+
+@starters
 def test_the_legs_and_the_report_are_of_one_suite(path: Path) -> None:
     suites = {
         step["with"]["suite"]

