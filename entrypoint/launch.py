@@ -1,6 +1,6 @@
 """Run the legs of a suite, untrusted as they may be, and write down how. Standard library, Python 3.9 or newer.
 
-    python3 entrypoint/launch.py [run | preflight | cleanup]
+    python3 -I entrypoint/launch.py [run | preflight | cleanup]
 
 `run` is the default; `preflight` only says what would keep the legs from running; `cleanup` removes what a cancelled
 run of this job left, for a step with `if: always()`. The inputs are in `INPUT_*`, see `entrypoint.inputs`.
@@ -8,22 +8,24 @@ run of this job left, for a step with `if: always()`. The inputs are in `INPUT_*
 With isolation `docker` the legs run in one container: no token, no socket, no file of the runner; the repository
 read-only at /src, where they run; one folder of theirs, /out; no network unless asked for; no capabilities; not as
 root. With `process` they run as processes of this job and nothing isolates them; see `entrypoint.launching.process`.
-Either way nothing of them is left when this ends, however it ends.
+Either way nothing of them is left when this ends, however it ends, and `out` holds no link, whoever made it. Python
+has to be isolated (`-I`), as PYTHONPATH may lead into the checkout.
 
 Exit codes: 0 where there is a run to judge, whatever its verdict; 2 wrong inputs; 4 the machine lacks something, or
-nothing came out; 130 and 143 after SIGINT and SIGTERM. The step's shell must make way (`exec python3 ...`), as the
+nothing came out; 130 and 143 after SIGINT and SIGTERM. The step's shell must make way (`exec python3 -I ...`), as the
 runner signals only the process that it started.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -33,15 +35,23 @@ sys.path[:] = [str(_HERE.parent), *(path for path in sys.path if os.path.realpat
 
 from entrypoint.commands import defuse, stop_commands  # noqa: E402
 from entrypoint.inputs import InputError, Inputs  # noqa: E402
-from entrypoint.launching import container, leftovers, process  # noqa: E402
+from entrypoint.launching import container, leftovers, process, tree  # noqa: E402
 from entrypoint.launching.engine import program_environment  # noqa: E402
-from entrypoint.launching.findings import ENVIRONMENT, USAGE, LaunchError, one_line  # noqa: E402
+from entrypoint.launching.findings import ENVIRONMENT, USAGE, LaunchError, one_line, wrong  # noqa: E402
 from entrypoint.launching.keeper import Task, keep  # noqa: E402
 from entrypoint.launching.linux import hide_environment  # noqa: E402
 from entrypoint.launching.preflight import Ready, identity, preflight  # noqa: E402
-from entrypoint.launching.record import Launch, has_run, now, swept  # noqa: E402
+from entrypoint.launching.record import Launch, has_run, now  # noqa: E402
 from entrypoint.launching.setup import FAILED  # noqa: E402
-from entrypoint.launching.source import Source, host_path, prepare_out, tested_sha  # noqa: E402
+from entrypoint.launching.source import (  # noqa: E402
+    Source,
+    host_path,
+    in_checkout,
+    out_folder,
+    prepare_out,
+    seal,
+    tested_sha,
+)
 from entrypoint.launching.stops import Interrupted, Stops  # noqa: E402
 from entrypoint.launching.supervise import Ended, supervise  # noqa: E402
 
@@ -54,10 +64,22 @@ def main(argv: Sequence[str] = (), env: Mapping[str, str] | None = None) -> int:
     word = argv[0] if argv else "run"
     if word == "keeper" and len(argv) == 1:
         return keep()
+    hide_environment()
+    code = ENVIRONMENT
+    try:
+        code = _main(word, argv, env)
+    finally:
+        # Whatever happened: what uploads this folder follows the links in it.
+        source = Source(env)
+        if not _sealed(_given(env), source):
+            code = code if code > 128 else ENVIRONMENT
+    return code
+
+
+def _main(word: str, argv: Sequence[str], env: Mapping[str, str]) -> int:
     if len(argv) > 1 or word not in ("run", "preflight", "cleanup"):
         _say(f"{' '.join(argv)}: none of run, preflight, cleanup", wrong=True)
         return USAGE
-    hide_environment()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     stops = Stops()
@@ -65,18 +87,58 @@ def main(argv: Sequence[str] = (), env: Mapping[str, str] | None = None) -> int:
     try:
         inputs = Inputs.from_env(env)
         if word == "cleanup":
+            _drop_note_of_another(_given(env), Source(env), env)
             return leftovers.remove(inputs, env, _say)
         if word == "preflight":
             return _only_preflight(inputs, env, stops)
         return _Run(inputs, env, stops).run()
     except InputError as error:
         _say(str(error), wrong=True)
+        if word == "run":
+            unread = Inputs(suite=env.get("INPUT_SUITE", "").strip(), out=_given(env))
+            _Run(unread, env, stops).refused(LaunchError(wrong(*str(error).split(": ", 1))))
         return USAGE
     except LaunchError as error:
         _say(str(error), wrong=True)
         return error.finding.exit_code
     except Interrupted:
         return 128 + stops.first
+
+
+def _given(env: Mapping[str, str]) -> Path:
+    """The output folder, also where some other input is wrong."""
+    return out_folder(Path(env.get("INPUT_OUT", "").strip() or Inputs.out), Source(env))
+
+
+def _sealed(folder: Path, source: Source, keep: Sequence[str] | None = None) -> tree.Counts | None:
+    """See `seal`. Where that fails, there is nothing that could be uploaded; the line that says so is printed."""
+    try:
+        return seal(folder, source, keep)
+    except Exception as error:  # whatever the legs have thought of
+        text = error.strerror if isinstance(error, OSError) else type(error).__name__
+        _say(f"out: {folder}: cannot be swept ({text}), and what the legs left is removed", wrong=True)
+    with contextlib.suppress(Exception):
+        tree.remove(folder / "run")
+    with contextlib.suppress(Exception):
+        if in_checkout(folder, source):
+            tree.empty(folder, ("launch.json",))
+    return None
+
+
+def _drop_note_of_another(folder: Path, source: Source, env: Mapping[str, str]) -> None:
+    """Remove a `launch.json` that no launch of this attempt has written, as where no launch came about."""
+    note = folder / "launch.json"
+    if not in_checkout(folder, source) or not os.path.lexists(note):
+        return
+    try:
+        with note.open(encoding="utf-8") as file:
+            found = json.load(file)
+        ours = all(found[key] == env.get(f"GITHUB_{key.upper()}", "") for key in ("run_id", "run_attempt"))
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        ours = False
+    if not ours:
+        with contextlib.suppress(OSError):
+            tree.remove(note)
 
 
 def _only_preflight(inputs: Inputs, env: Mapping[str, str], stops: Stops) -> int:
@@ -96,34 +158,76 @@ class _Run:
     def __init__(self, inputs: Inputs, env: Mapping[str, str], stops: Stops) -> None:
         self.inputs, self.env, self.stops = inputs, env, stops
         self.source = Source(env)
+        self.folder = out_folder(inputs.out, self.source)
+        self.prepared = self.swept = False
         self.id = secrets.token_hex(8)
         self.note = Launch(
             suite=one_line(inputs.suite),
             timeout=inputs.timeout,
             runner={"os": env.get("RUNNER_OS") or platform.system(), "arch": platform.machine()},
+            run_id=env.get("GITHUB_RUN_ID", ""),
+            run_attempt=env.get("GITHUB_RUN_ATTEMPT", ""),
         )
 
     def run(self) -> int:
-        # Before anything can fail, as an earlier run in its place would be taken for this one.
-        out, run = prepare_out(self.inputs.out, self.source)
         self.note.started = now()
         code = ENVIRONMENT
         try:
+            # Before anything can fail, as an earlier run in its place would be taken for this one.
+            out, run = prepare_out(self.inputs.out, self.source)
+            self.prepared = True
             code = self._run(out, run)
         except LaunchError as error:
-            self.note.error = str(error)
-            self.note.preflight.append({"level": "error", "name": error.finding.name, "text": error.finding.text})
+            self._refuse(error)
             _say(str(error), wrong=True)
             code = error.finding.exit_code
         except Interrupted:
             self.note.how, code = "interrupted", 128 + self.stops.first
         finally:
-            self.note.ended = now()
-            try:
-                self.note.write(out)
-            except OSError as error:
-                _say(f"out: {out}/launch.json cannot be written: {error.strerror}", wrong=True)
-                code = code or ENVIRONMENT
+            code = self._leave(code)
+        return code
+
+    def refused(self, error: LaunchError) -> None:
+        """Write down why there is no launch."""
+        self.note.started = now()
+        with contextlib.suppress(LaunchError):
+            prepare_out(self.inputs.out, self.source)
+            self.prepared = True
+        self._refuse(error)
+        self._leave(error.finding.exit_code)
+
+    def _refuse(self, error: LaunchError) -> None:
+        self.note.error = str(error)
+        self.note.preflight.append({"level": "error", "name": error.finding.name, "text": error.finding.text})
+
+    def _seal(self) -> bool:
+        """Leave in the output folder what legs may leave, and nothing else."""
+        counts = _sealed(self.folder, self.source, keep=("run",))
+        self.swept = True
+        if counts is None:
+            self.note.error = f"out: {self.folder}: cannot be swept, and what the legs left is removed"
+            return False
+        if self.note.how != "not started":
+            self.note.output = asdict(counts)
+        if counts.removed or counts.renamed:
+            _say(f"out: {counts.removed} links and the like removed, {counts.renamed} files renamed for the upload")
+        return True
+
+    def _leave(self, code: int) -> int:
+        """However it went: no link is left, and the note is ours."""
+        self.note.ended = now()
+        if not self.swept and not self._seal() and code <= 128:
+            code = ENVIRONMENT
+        if not self.prepared and not in_checkout(self.folder, self.source):
+            return code
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            tree.remove(self.folder / "launch.json")
+            self.note.write(self.folder)
+        except OSError as error:
+            if self.prepared:
+                _say(f"out: {self.folder}/launch.json cannot be written: {error.strerror}", wrong=True)
+            code = code or ENVIRONMENT
         return code
 
     def _run(self, out: Path, run: Path) -> int:
@@ -145,8 +249,9 @@ class _Run:
             _say(f"legs: run {'in a container' if isolated else 'as processes, not isolated'}, as {ready.why}")
             ended = self._supervise(task, env, state)
         note.how, note.exit_code, note.seconds = ended.how, ended.exit_code, round(ended.seconds, 3)
-        note.output = swept(run)
-        return self._verdict(ended, has_run(run))
+        swept = self._seal()
+        code = self._verdict(ended, has_run(run), swept)
+        return code if swept or code > 128 else ENVIRONMENT
 
     def _write_down(self, ready: Ready) -> None:
         note, gpus = self.note, ready.gpus
@@ -208,7 +313,7 @@ class _Run:
                 begun=state.write,
             )
 
-    def _verdict(self, ended: Ended, judged: bool) -> int:
+    def _verdict(self, ended: Ended, judged: bool, swept: bool) -> int:
         """The exit code, and the line that says what became of the legs."""
         took = f"after {ended.seconds:.1f} s"
         if ended.how == "interrupted":
@@ -228,7 +333,8 @@ class _Run:
         _say(said, wrong=not judged)
         if judged:
             return 0
-        self.note.error = said
+        if swept:
+            self.note.error = said
         return USAGE if ended.exit_code == USAGE and ended.how == "finished" else ENVIRONMENT
 
 

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from entrypoint.launching import tree
 from entrypoint.launching.linux import become_subreaper, die_with_parent, end_descendants
 
 __all__ = ["INTERRUPT", "KILL", "Task", "keep"]
@@ -84,7 +84,8 @@ def keep() -> int:
         _remove_containers(task, child if killed else None)
     end_descendants(os.getpid(), _PATIENCE)
     if task.home:
-        shutil.rmtree(task.home, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            tree.remove(task.home)
     if code is None:
         code = -signal.SIGKILL
     return 128 - code if code < 0 else code

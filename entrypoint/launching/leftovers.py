@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import stat
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.inputs import Inputs
+from entrypoint.launching import tree
 from entrypoint.launching.container import LABEL
 from entrypoint.launching.engine import Engine, last_line
 from entrypoint.launching.findings import ENVIRONMENT, LaunchError, missing
@@ -46,7 +46,8 @@ def temporary_folder() -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            tree.remove(path)
 
 
 def _folder(env: Mapping[str, str]) -> Path:
@@ -108,7 +109,8 @@ def remove(inputs: Inputs, env: Mapping[str, str], say: Callable[[str], None]) -
         left += _end(note, say)
         home = Path(str(note.get("home", "")))
         if home.name.startswith("parity-") and home.parent == Path(tempfile.gettempdir()):
-            shutil.rmtree(home, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                tree.remove(home)
         for stale in (path, path.with_name(path.name.split(".")[-2] + ".cid")):
             stale.unlink(missing_ok=True)
     return ENVIRONMENT if left + _remove_containers(inputs, env, say) else 0

@@ -94,7 +94,11 @@ def preflight(inputs: Inputs, env: Mapping[str, str], out: Path, say: Callable[[
     ready = Ready(isolation, why, one_line(inputs.suite))
     _try(ready, lambda: setattr(ready, "suite", suite_argument(inputs.suite, source)))
     _try(ready, lambda: _disk(ready, out))
-    ready.hidden = credentials(source)
+    ready.hidden, all_searched = credentials(source)
+    if not all_searched:
+        ready.findings.append(
+            warning("source", "there are too many files to search them all for tokens that the legs could read")
+        )
     if isolation == "docker":
         _docker(ready, inputs, env, engine, source, say)
     else:
@@ -145,7 +149,7 @@ def _docker(
         add(
             warning(
                 "source",
-                f"{ready.hidden[0]} holds a token, which the legs see as an empty file;"
+                f"{_first(ready.hidden)} holds a token, which the legs see as an empty file;"
                 " check out with persist-credentials: false",
             )
         )
@@ -189,7 +193,7 @@ def _process(ready: Ready, inputs: Inputs, env: Mapping[str, str]) -> None:
         add(
             wrong(
                 "source",
-                f"{ready.hidden[0]} holds a token or leads to one, which legs that run as processes could read:"
+                f"{_first(ready.hidden)} holds a token or leads to one, which legs that run as processes could read:"
                 " check out with persist-credentials: false",
             )
         )
@@ -244,6 +248,10 @@ def _try(ready: Ready, part: Callable[[], None]) -> None:
         part()
     except LaunchError as error:
         ready.findings.append(error.finding)
+
+
+def _first(names: Sequence[str]) -> str:
+    return one_line(names[0]) + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
 
 
 def _closed(path: Path) -> bool:

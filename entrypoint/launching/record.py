@@ -13,7 +13,7 @@ from typing import Any
 
 from entrypoint.launching.findings import Finding
 
-__all__ = ["FORMAT", "Launch", "has_run", "swept"]
+__all__ = ["FORMAT", "Launch", "has_run"]
 
 FORMAT = "parity.launch/1"
 
@@ -43,7 +43,10 @@ class Launch:
         preflight: what the preflight found, each with `level`, `name` and `text`.
         runner: its `os` and `arch`.
         engine: the `name` and `version` of what runs containers; None without.
-        output: how many `files` and `bytes` the legs left, and how many links and the like were `removed`.
+        output: how many `files` and `bytes` the legs left, and how many links and the like were `removed`, and
+            how many were `renamed`, as an upload refuses such names.
+        run_id: of the workflow run, as GitHub numbers it; empty outside of one.
+        run_attempt: which attempt of it; likewise.
     """
 
     suite: str
@@ -67,6 +70,8 @@ class Launch:
     runner: dict[str, str] = field(default_factory=dict)
     engine: dict[str, str] | None = None
     output: dict[str, Any] | None = None
+    run_id: str = ""
+    run_attempt: str = ""
 
     def found(self, findings: list[Finding]) -> None:
         """Take down what the preflight found."""
@@ -103,26 +108,3 @@ def has_run(run: Path) -> bool:
             if stat.S_ISREG(os.lstat(run / name).st_mode):
                 return True
     return False
-
-
-def swept(run: Path) -> dict[str, Any]:
-    """How many files and bytes the legs left, and what was removed of it: links, pipes, sockets and devices.
-
-    A link that the legs made is followed by what uploads the folder, with rights that they do not have. No link is
-    followed here. Folders that were closed to their owner are opened: the next checkout has to remove them.
-    """
-    files = size = removed = 0
-    for folder, below, names in os.walk(run):
-        for name in (*below, *names):
-            path = os.path.join(folder, name)
-            with contextlib.suppress(OSError):
-                status = os.lstat(path)
-                if stat.S_ISDIR(status.st_mode):
-                    if status.st_mode & 0o700 != 0o700:
-                        os.chmod(path, stat.S_IMODE(status.st_mode) | 0o700)
-                elif stat.S_ISREG(status.st_mode):
-                    files, size = files + 1, size + status.st_size
-                else:
-                    os.unlink(path)
-                    removed += 1
-    return {"files": files, "bytes": size, "removed": removed}

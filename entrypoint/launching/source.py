@@ -9,25 +9,33 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from entrypoint.launching import tree
 from entrypoint.launching.findings import LaunchError, missing, one_line, wrong
 
 __all__ = [
     "Source",
     "credentials",
     "host_path",
+    "in_checkout",
     "inside_container",
+    "out_folder",
     "prepare_out",
     "probe",
+    "seal",
     "suite_argument",
     "tested_sha",
 ]
 
 _RECIPE = re.compile(r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*/[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_CREDENTIAL = re.compile(rb"extraheader|git-credentials-|^\s*helper\s*=|url\s*=\s*\w+://[^/\s]*@", re.I | re.M)
+_CREDENTIAL = re.compile(rb'extraheader|git-credentials-|helper\s*=|cookiefile|askpass|\w+://[^/\s"]*@', re.I)
+_ALWAYS = re.compile(r"gha-creds-.*\.json|\.git-credentials", re.DOTALL)
+_CONFIGURATION = ("config", "config.worktree", "FETCH_HEAD", ".gitconfig")
+_MOST_ENTRIES = 1_000_000
 _LARGEST = 1 << 20
 _LEAST_FREE = 16 << 20
 
@@ -41,6 +49,8 @@ class Source:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self.path = Path(os.path.abspath(env.get("GITHUB_WORKSPACE") or os.getcwd()))
+        self.checkout = bool(env.get("GITHUB_WORKSPACE"))
+        """Whether a job has made it, rather than a person who works in it."""
         host = env.get("PARITY_HOST_WORKSPACE", "")
         self.host = Path(host) if os.path.isabs(host) else self.path
         """The same folder where the daemon looks for it: another path, if this job runs in a container."""
@@ -106,8 +116,22 @@ def suite_argument(suite: str, source: Source) -> str:
     return f"./{inside}" if inside.startswith("-") else inside
 
 
+def out_folder(out: Path, source: Source) -> Path:
+    """The input `out`, as an absolute path; links on its way are not followed."""
+    return Path(os.path.abspath(source.path / out))
+
+
+def in_checkout(folder: Path, source: Source) -> bool:
+    """Whether a folder lies in what a job has checked out: whoever wrote the code may have put something there."""
+    git = source.path / ".git"
+    inside = folder.is_relative_to(source.path) and folder != source.path and not folder.is_relative_to(git)
+    return source.checkout and inside
+
+
 def prepare_out(out: Path, source: Source, empty: bool = True) -> tuple[Path, Path]:
     """Make the output folder, with an empty `run` in it; an earlier run of ours there is removed.
+
+    In a checkout everything that lies in it is removed: it came with the code under test, or is of an earlier launch.
 
     Args:
         out: the input.
@@ -120,23 +144,22 @@ def prepare_out(out: Path, source: Source, empty: bool = True) -> tuple[Path, Pa
     Raises:
         LaunchError: it is reached by a link that the repository may hold, it is taken, or it cannot be written.
     """
-    folder = Path(os.path.abspath(source.path / out))
+    folder = out_folder(out, source)
     run, note = folder / "run", folder / "launch.json"
     try:
+        if source.path.is_relative_to(folder) or folder.is_relative_to(source.path / ".git"):
+            tree.remove(note)
+            raise LaunchError(wrong("out", f"{folder}: holds the repository, or is git's; give a folder of its own"))
         _refuse_links(folder, source.path)
         folder.mkdir(parents=True, exist_ok=True)
         if not empty:
             return folder, run
-        if note.is_dir() and not note.is_symlink():
-            raise LaunchError(wrong("out", f"{note}: is a folder; give another `out`"))
-        if run.is_dir() and not run.is_symlink():
-            ours = any(os.path.lexists(path) for path in (run / "suite.json", run / "result.json", note))
-            if any(run.iterdir()) and not ours:
-                raise LaunchError(wrong("out", f"{run}: holds files that are not from a run; give another folder"))
-            shutil.rmtree(run)
-        elif os.path.lexists(run):
-            run.unlink()
-        note.unlink(missing_ok=True)
+        if in_checkout(folder, source):
+            tree.empty(folder)
+        else:
+            _refuse_others(folder)
+        tree.remove(run)
+        tree.remove(note)
         run.mkdir(mode=0o755)
     except (NotADirectoryError, FileExistsError):
         raise LaunchError(wrong("out", f"{folder}: is a file, or lies below one; give a folder")) from None
@@ -145,6 +168,48 @@ def prepare_out(out: Path, source: Source, empty: bool = True) -> tuple[Path, Pa
             missing("out", f"{folder}: cannot be written ({error.strerror}): free the disk, or remove what root left")
         ) from None
     return folder, run
+
+
+def _refuse_others(folder: Path) -> None:
+    """Refuse a folder with a `run` that is somebody else's."""
+    run, note = folder / "run", folder / "launch.json"
+    if note.is_dir() and not note.is_symlink():
+        raise LaunchError(wrong("out", f"{note}: is a folder; give another `out`"))
+    if run.is_dir() and not run.is_symlink() and not os.path.lexists(note):
+        # Without a note it is ours where it looks so, and one that is closed to its owner was closed by a leg.
+        closed = run.stat().st_mode & 0o700 != 0o700
+        ours = closed or any(os.path.lexists(run / name) for name in ("suite.json", "result.json"))
+        if not ours and any(run.iterdir()):
+            raise LaunchError(wrong("out", f"{run}: holds files that are not from a run; give another folder"))
+
+
+def seal(folder: Path, source: Source, keep: Collection[str] | None = None) -> tree.Counts:
+    """Leave no link in the output folder, nor on the way to it through a checkout, nor what an upload refuses.
+
+    Elsewhere than in a checkout only `run` and `launch.json` are looked at, as the rest is not ours.
+
+    Args:
+        folder: the output folder, which need not exist.
+        source: the repository.
+        keep: in a checkout, what alone may stay; None for everything.
+
+    Raises:
+        OSError: it cannot be brought to that.
+    """
+    run, note = folder / "run", folder / "launch.json"
+    if in_checkout(folder, source):
+        for path in (*reversed(folder.parents), folder):
+            if path != source.path and path.is_relative_to(source.path) and path.is_symlink():
+                path.unlink()
+        if not folder.is_dir():
+            return tree.Counts()
+        if keep is not None:
+            tree.empty(folder, keep)
+        return tree.sweep(folder)
+    for path in (run, note):
+        if path.is_symlink():
+            path.unlink()
+    return tree.sweep(run) if run.is_dir() else tree.Counts()
 
 
 def probe(folder: Path) -> int:
@@ -167,20 +232,52 @@ def probe(folder: Path) -> int:
     return free
 
 
-def credentials(source: Source) -> list[str]:
-    """Files of git in the repository that hold a token or lead to one, as actions/checkout leaves them by default."""
-    return [name for name in _configurations(source.path) if _CREDENTIAL.search(_read(source.path / name))]
+def credentials(source: Source, most: int = _MOST_ENTRIES) -> tuple[list[str], bool]:
+    """Files in the repository's folder that hold a token or lead to one, as actions leave them there by default.
+
+    That is each configuration of git, those of submodules and of further checkouts too, and what cloud logins leave.
+    No link is followed.
+
+    Returns:
+        The files, and whether that is all: after so many files and folders there is no further search.
+    """
+    found: list[str] = []
+    for path in _private(source.path, most):
+        if path is None:
+            return sorted(found), False
+        name = os.path.basename(path)
+        if _ALWAYS.fullmatch(name) or _CREDENTIAL.search(_read(Path(path))):
+            found.append(os.path.relpath(path, source.path))
+    return sorted(found), True
 
 
-def _configurations(top: Path) -> Iterator[str]:
-    if (top / ".git").is_symlink() or not (top / ".git").is_dir():
-        return
-    yield ".git/config"
-    yield ".git/config.worktree"
-    for folder, _, files in os.walk(top / ".git" / "modules"):
-        for name in files:
-            if name in ("config", "config.worktree"):
-                yield os.path.relpath(os.path.join(folder, name), top)
+def _private(top: Path, most: int) -> Iterator[str | None]:
+    """Files that may hold a token, and None where there is too much to search. Git's folders come first."""
+    first: list[str] = []
+    waiting, seen = deque([str(top)]), 0
+    while first or waiting:
+        folder = first.pop() if first else waiting.popleft()
+        try:
+            with os.scandir(folder) as entries:
+                here = []
+                for entry in entries:
+                    seen += 1
+                    if seen > most:
+                        yield None
+                        return
+                    here.append((entry.name, entry.is_dir(follow_symlinks=False)))
+        except OSError:
+            continue  # legs in a container cannot read it either, nor what is in it
+        names = {name for name, _ in here}
+        gits = ".git" in folder[len(str(top)) :].split(os.sep) or {"HEAD", "objects"} <= names
+        for name, is_folder in here:
+            path = os.path.join(folder, name)
+            if is_folder:
+                # Contents, of which there are most, are no configuration.
+                if not (gits and name == "objects" and "HEAD" in names):
+                    (first if gits or name.endswith(".git") else waiting).append(path)
+            elif _ALWAYS.fullmatch(name) or name == ".gitconfig" or (gits and name in _CONFIGURATION):
+                yield path
 
 
 def tested_sha(source: Source) -> str | None:

@@ -138,7 +138,7 @@ class Bench:
     def start(self, *words: str, **inputs: str) -> "subprocess.Popen[str]":
         given = {f"INPUT_{name.upper()}": value for name, value in inputs.items()}
         return subprocess.Popen(
-            [sys.executable, str(LAUNCH), *words],
+            [sys.executable, "-I", str(LAUNCH), *words],
             env={**self.env, **given},
             cwd=self.workspace,
             stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@ from entrypoint.launching.container import Container, environment
 from entrypoint.launching.engine import Engine
 from entrypoint.launching.gpus import Gpus
 from entrypoint.launching.preflight import identity
+from entrypoint.launching.tree import Counts, sweep
 from tests.entrypoint.launch.bench import SECRET, Bench, processes, seconds_to_end, wait_for
 
 IMAGE = {"isolation": "docker", "image": "r/i:1", "gpus": "none"}
@@ -89,7 +90,7 @@ def test_launch_json_says_how(bench: Bench) -> None:
     }
     assert note["image"] == {"name": "r/i:1", "id": "sha256:aa", "digest": "r/i@sha256:bb"}
     assert note["engine"] == {"name": "docker", "version": "27.1"}
-    assert note["output"] == {"files": 1, "bytes": 2, "removed": 0}
+    assert note["output"] == {"files": 1, "bytes": 2, "removed": 0, "renamed": 0}
     assert note["runner"]["os"] == "Linux"
     assert SECRET not in json.dumps(note)
 
@@ -319,18 +320,14 @@ def test_an_earlier_run_is_never_taken_for_this_one(bench: Bench) -> None:
 
 
 def test_folders_that_were_closed_are_opened_for_the_next_checkout(tmp_path: Path) -> None:
-    from entrypoint.launching.record import swept
-
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c").write_text("four")
     (tmp_path / "a").chmod(0)
-    assert swept(tmp_path) == {"files": 1, "bytes": 4, "removed": 0}
+    assert sweep(tmp_path) == Counts(files=1, bytes=4)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
 
 
 def test_links_that_legs_left_are_removed_for_an_upload_would_follow_them(tmp_path: Path) -> None:
-    from entrypoint.launching.record import swept
-
     secret, run = tmp_path / "secret", tmp_path / "run"
     (secret / "keys").mkdir(parents=True)
     (secret / "keys" / "one").write_text("s")
@@ -340,6 +337,6 @@ def test_links_that_legs_left_are_removed_for_an_upload_would_follow_them(tmp_pa
     (run / "dangling").symlink_to("nowhere")
     os.mkfifo(run / "pipe")
     (run / "kept").write_text("k")
-    assert swept(run) == {"files": 1, "bytes": 1, "removed": 4}
+    assert sweep(run) == Counts(files=1, bytes=1, removed=4)
     assert sorted(path.name for path in run.rglob("*")) == ["kept", "legs"]
     assert (secret / "keys" / "one").read_text() == "s"

@@ -254,6 +254,8 @@ def test_the_output_folder_is_reached_by_no_link_of_the_repository(bench: Bench)
     assert done.code == 2
     assert "parity-out: is a link, which the repository may hold" in done.err
     assert [path.name for path in (bench.root / "home").iterdir()] == ["suite.json"]
+    assert not done.folder.is_symlink(), "an upload would follow it"
+    assert "is a link" in done.note["error"]
 
 
 def test_links_in_the_output_folder_are_replaced_and_not_followed(bench: Bench) -> None:
@@ -271,14 +273,20 @@ def test_links_in_the_output_folder_are_replaced_and_not_followed(bench: Bench) 
     assert not (out / "launch.json").is_symlink()
 
 
-def test_a_folder_of_somebody_elses_is_not_emptied(bench: Bench) -> None:
-    (bench.workspace / "parity-out" / "run").mkdir(parents=True)
-    (bench.workspace / "parity-out" / "run" / "thesis.tex").write_text("years of work")
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_folder_of_somebody_elses_is_not_emptied(by_hand: bool, bench: Bench) -> None:
+    folder = bench.workspace / "parity-out" if by_hand else bench.root / "papers"
+    if by_hand:
+        del bench.env["GITHUB_WORKSPACE"]
+    (folder / "run").mkdir(parents=True)
+    (folder / "run" / "thesis.tex").write_text("years of work")
+    (folder / "link").symlink_to("run")
     bench.docker()
-    done = bench.launch(**IMAGE)
+    done = bench.launch(**IMAGE, out=str(folder))
     assert done.code == 2
     assert "holds files that are not from a run" in done.err
-    assert (done.folder / "run" / "thesis.tex").exists()
+    assert (folder / "run" / "thesis.tex").exists()
+    assert (folder / "link").is_symlink()
 
 
 def test_output_folder_below_a_file(bench: Bench) -> None:
