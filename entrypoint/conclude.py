@@ -74,7 +74,7 @@ def _foreign(launched: Launched, shas: Sequence[str], run_id: int, *, known: boo
         found.append(f"{other}: check that one out, or give the input sha.")
     if known and shas and not launched.tested_sha:
         found.append("Nothing says which commit was run: let actions/checkout check it out, with git on the runner.")
-    if launched.run_id is not None and run_id and str(launched.run_id) != str(run_id):
+    if launched.run_id and run_id and str(launched.run_id) != str(run_id):
         found.append(f"What is there was left by workflow run {launched.run_id}, and this is {run_id}.")
     return found
 

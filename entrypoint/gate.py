@@ -4,7 +4,7 @@
     python -m entrypoint.gate recheck    after checkout (also if the input `sha` is given): is it the approved commit,
                                          and still the head of its pull request?
 
-A comment approves one commit, by someone who may write to the repository, on a line of its own:
+A comment approves one commit, by someone who may write to the repository, as its first line, with nothing else on it:
 
     /ok to test 0123456789abcdef0123456789abcdef01234567
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from entrypoint import commands, outputs
+from entrypoint import commands, outputs, status
 from entrypoint.event import Context, EventError, dig, find_pull, full_sha, read
 from entrypoint.github import Client, GitHubError
 from entrypoint.inputs import InputError, Inputs
@@ -31,6 +31,9 @@ from entrypoint.launching.source import Source, tested_sha
 __all__ = ["Decision", "Refusal", "decide", "main", "parse", "recheck"]
 
 _COMMAND = re.compile(r"/ok to test(?:[ \t]+(.*))?")
+# What somebody may have meant as one: behind spaces, in capitals, or followed by a space that is none of ours.
+_ATTEMPT = re.compile(r"[\s\u200b\ufeff]*/ok to test(?![\w-])", re.IGNORECASE)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _APPROVERS = ("admin", "maintain", "write")
 # GitHub may tell of a pull request's old head for some seconds after a push.
 _TRIES, _WAIT = 4, 5.0
@@ -42,12 +45,14 @@ class Refusal(Exception):  # noqa: N818
     Attributes:
         head: the full sha of the pull request's head, where a comment with that sha would do.
         failed: the question could not be answered, rather than that the answer is no.
+        quiet: whoever asked may make nobody write comments.
     """
 
-    def __init__(self, reason: str, head: str = "", *, failed: bool = False) -> None:
+    def __init__(self, reason: str, head: str = "", *, failed: bool = False, quiet: bool = False) -> None:
         super().__init__(reason)
         self.head = head
         self.failed = failed
+        self.quiet = quiet
 
     def reply(self) -> str:
         """Return the Markdown that answers on the pull request.
@@ -58,7 +63,7 @@ class Refusal(Exception):  # noqa: N818
         if self.head:
             text += (
                 f" Once its changes have been looked at, someone who may write to this repository can comment"
-                f" `/ok to test {self.head}` on a line of its own."
+                f" `/ok to test {self.head}`, as the first line of the comment."
             )
         return text
 
@@ -83,15 +88,24 @@ class Decision:
 def parse(body: str) -> str | None:
     """Return the sha, of 7 to 40 digits in small letters, that a comment approves; None if it holds no command.
 
+    The command is the first line. Further down may be what somebody else wrote: a reply by mail can repeat, with no
+    mark, what it answers.
+
     Raises:
-        Refusal: there are several commands, or one that is not as it should be.
+        Refusal: there are several commands, or one that is not as or where it should be.
     """
-    found = _commands(body)
-    if not found:
+    attempts = _attempts(body)
+    if not attempts:
         return None
-    if len(found) > 1:
+    if len(attempts) > 1:
         raise Refusal("the comment holds more than one `/ok to test`")
-    sha = found[0].rstrip(" \t").lower()
+    first = next(line for line in _lines(body) if line.strip(" \t"))
+    found = _COMMAND.fullmatch(first)
+    if first != attempts[0]:
+        raise Refusal("`/ok to test` has to be the first line of the comment")
+    if not found:
+        raise Refusal("`/ok to test` begins its line, in small letters, and plain spaces part it from the sha")
+    sha = (found[1] or "").rstrip(" \t").lower()
     if not re.fullmatch(r"[0-9a-f]{7,40}", sha):
         raise Refusal("`/ok to test` is followed by the sha of one commit, and by nothing else on its line")
     return sha
@@ -177,6 +191,8 @@ def main(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     )
     if context.event_name == "issue_comment" and (refusal or (decision.ok and not again)):
         _answer(context, client, refusal)
+    if decision.ok and not again:
+        _promise(context, client, inputs, decision.sha)
     if not refusal:
         print(f"{'passed' if decision.ok else 'nothing to run'}: {decision.reason}")
         return 0
@@ -184,18 +200,41 @@ def main(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     return 4 if refusal.failed else 1
 
 
-def _commands(body: str) -> list[str]:
-    """Return what follows `/ok to test` on each line that begins so."""
+def _lines(body: str) -> list[str]:
     # Only what GitHub shows as the end of a line is one; str.splitlines knows a dozen more.
-    return [found[1] or "" for line in re.split(r"\r\n|\r|\n", body) if (found := _COMMAND.fullmatch(line))]
+    return re.split(r"\r\n|\r|\n", body)
+
+
+def _attempts(body: str) -> list[str]:
+    """Return the lines that are commands or meant to be, but for those in a code fence or an HTML comment."""
+    found, fence, hidden = [], "", False
+    for line in _lines(body):
+        if fence:
+            closing = re.fullmatch(r" {0,3}(`{3,}|~{3,})[ \t]*", line)
+            fence = "" if closing and closing[1].startswith(fence) else fence
+        elif hidden:
+            hidden = "-->" not in line
+        elif opening := _FENCE.match(line):
+            fence = opening[1]
+        elif "<!--" in line:
+            hidden = "-->" not in line.split("<!--")[-1]
+        elif _ATTEMPT.match(line):
+            found.append(line)
+    return found
 
 
 def _on_comment(context: Context, client: Client) -> Decision:
     number, body = context.pr_number, dig(context.payload, "comment", "body")
     if number is None or context.action not in ("created", "edited") or not isinstance(body, str):
         return Decision(False, "the event is no comment on a pull request")
-    if not _commands(body):
+    if not _attempts(body):
         return Decision(False, "the comment holds no command", number)
+    # Before all that is answered with a comment.
+    try:
+        _hold_to_approver(context, client)
+    except GitHubError as error:
+        commands.error(str(error))
+        raise Refusal("GitHub did not say whether who commented may write", failed=True, quiet=True) from None
     pull = _pull(context, client, number)
     head = _head(pull)
     if dig(pull, "state") != "open":
@@ -204,7 +243,6 @@ def _on_comment(context: Context, client: Client) -> Decision:
         if context.action != "created":
             # What it said when it was read by others may have been something else.
             raise Refusal("an edited comment approves nothing")
-        _hold_to_approver(context, client)
         sha = parse(body) or ""
         if len(sha) < 40:
             sha = _whole(context, client, number, pull, sha)
@@ -242,9 +280,9 @@ def _hold_to_approver(context: Context, client: Client) -> None:
     """
     login, kind = dig(context.payload, "comment", "user", "login"), dig(context.payload, "comment", "user", "type")
     if kind != "User" or dig(context.payload, "comment", "performed_via_github_app") is not None:
-        raise Refusal("a program's comment approves nothing")
+        raise Refusal("a program's comment approves nothing", quiet=True)
     if not isinstance(login, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", login):
-        raise Refusal("who commented has no name that GitHub would give")
+        raise Refusal("who commented has no name that GitHub would give", quiet=True)
     try:
         found = client.get(f"/repos/{context.repository}/collaborators/{login}/permission")
     except GitHubError as error:
@@ -252,7 +290,11 @@ def _hold_to_approver(context: Context, client: Client) -> None:
             raise
         found = None
     if dig(found, "permission") not in _APPROVERS:
-        raise Refusal("who commented may not write to this repository")
+        raise Refusal("who commented may not write to this repository", quiet=True)
+    number = dig(context.payload, "comment", "user", "id")
+    # A login can be given up, and taken by another.
+    if not isinstance(number, int) or isinstance(number, bool) or dig(found, "user", "id") != number:
+        raise Refusal("who commented is not who has that name now", quiet=True)
 
 
 def _whole(context: Context, client: Client, number: int, pull: Any, short: str) -> str:
@@ -290,6 +332,15 @@ def _is_fork(pull: Any) -> bool:
     return not isinstance(head, str) or head != base
 
 
+def _promise(context: Context, client: Client, inputs: Inputs, sha: str) -> None:
+    """Let the commit's status wait for this run: no earlier one is left standing if this never comes to an end."""
+    if not inputs.status:
+        return
+    refused = status.pending(client, context.repository, sha, context=status.name(inputs), url=context.run_url)
+    if refused:
+        commands.notice(refused)
+
+
 def _answer(context: Context, client: Client, refusal: Refusal | None) -> None:
     """Say it on the pull request. What can't be said there changes nothing."""
     comment = dig(context.payload, "comment", "id")
@@ -301,7 +352,7 @@ def _answer(context: Context, client: Client, refusal: Refusal | None) -> None:
     except GitHubError as error:
         commands.notice(f"no reaction on the comment: {error}")
     try:
-        if refusal:
+        if refusal and not refusal.quiet:
             path = f"/repos/{context.repository}/issues/{context.pr_number}/comments"
             client.post(path, {"body": refusal.reply()})
     except GitHubError as error:

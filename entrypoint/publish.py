@@ -96,8 +96,8 @@ class _Job:
 
     @property
     def name(self) -> str:
-        """Of the commit status. What the workflow says, for the suite's own name is the pull request's to choose."""
-        return f"parity / {self.inputs.key or self.inputs.suite}"
+        """Of the commit status."""
+        return status.name(self.inputs)
 
     def commits(self) -> list[str]:
         """The commits that this workflow run may have tested, the one that it is about first."""

@@ -23,6 +23,16 @@ def refused(at_gate: Gate, body: str, because: str, *, user: str = "maya", was: 
     return reply
 
 
+def ignored(at_gate: Gate, body: str, because: str, *, user: str = "maya") -> None:
+    """Hold a comment to being refused with one reaction, and no more: nobody makes us write who may not write."""
+    code, outputs, comment = at_gate.on_comment(body, user=user)
+    assert (code, outputs["ok"], outputs["sha"]) == (1, "false", "")
+    assert because in outputs["reason"]
+    assert reactions(comment) == ["confused"]
+    assert at_gate.replies() == []
+    assert at_gate.github.repository.statuses == []
+
+
 def right_command(github: GitHub) -> str:
     return f"`/ok to test {github.pull.head_sha}`"
 
@@ -40,17 +50,18 @@ def test_who_may_write_approves_the_head(github: GitHub, at_gate: Gate, role: st
 @pytest.mark.parametrize("role", ["read", "triage", "none"])
 def test_who_may_not_write_approves_nothing(github: GitHub, at_gate: Gate, role: str) -> None:
     github.repository.roles["zoe"] = role
-    reply = refused(at_gate, f"/ok to test {github.pull.head_sha}", "may not write to this repository", user="zoe")
-    assert right_command(github) in reply
+    for body in (f"/ok to test {github.pull.head_sha}", f" /ok to test {github.pull.head_sha}", "/ok to test"):
+        github.repository.comments.clear()
+        ignored(at_gate, body, "may not write to this repository", user="zoe")
 
 
 def test_the_author_approves_nothing_without_permission(github: GitHub, at_gate: Gate) -> None:
-    refused(at_gate, f"/ok to test {github.pull.head_sha}", "may not write", user=github.pull.user.login)
+    ignored(at_gate, f"/ok to test {github.pull.head_sha}", "may not write", user=github.pull.user.login)
 
 
 def test_who_is_unknown_to_the_repository_approves_nothing(github: GitHub, at_gate: Gate) -> None:
     github.fail(faults.answer(404, "Not Found"), "GET", "*/collaborators/*")
-    refused(at_gate, f"/ok to test {github.pull.head_sha}", "may not write")
+    ignored(at_gate, f"/ok to test {github.pull.head_sha}", "may not write")
 
 
 def test_an_edited_comment_approves_nothing(github: GitHub, at_gate: Gate) -> None:
@@ -60,7 +71,7 @@ def test_an_edited_comment_approves_nothing(github: GitHub, at_gate: Gate) -> No
 
 def test_a_bot_approves_nothing(github: GitHub, at_gate: Gate) -> None:
     github.repository.roles["helper[bot]"] = "admin"
-    refused(at_gate, f"/ok to test {github.pull.head_sha}", "a program's comment", user="helper[bot]")
+    ignored(at_gate, f"/ok to test {github.pull.head_sha}", "a program's comment", user="helper[bot]")
 
 
 def test_a_program_in_a_persons_name_approves_nothing(github: GitHub, at_gate: Gate) -> None:
@@ -150,14 +161,17 @@ def test_a_closed_pull_request_is_not_run(github: GitHub, at_gate: Gate) -> None
     [
         "Looks good, but the third layer?",
         "> /ok to test {sha}",
-        " /ok to test {sha}",
         "please /ok to test {sha}",
         "`/ok to test {sha}`",
         "/ok to testify {sha}",
-        "/OK to test {sha}",
         "/ok-to-test {sha}",
         "No.\u2028/ok to test {sha}",
         "No.\x0b/ok to test {sha}",
+        "To approve, write\n\n```\n/ok to test {sha}\n```",
+        "```\n/ok to test {sha}\n```",
+        "~~~~ text\n~~~\n/ok to test {sha}\n~~~~",
+        "<!--\n/ok to test {sha}\n-->",
+        "<!-- \n\n/ok to test {sha}",
     ],
 )
 def test_a_comment_without_a_command_is_ignored(github: GitHub, at_gate: Gate, body: str) -> None:
@@ -175,7 +189,7 @@ def test_a_comment_on_an_issue_is_ignored(github: GitHub, at_gate: Gate) -> None
 
 
 @pytest.mark.parametrize(
-    "body", ["Fine.\r\n/ok to test {sha}\r\nThanks!", "/ok to test {sha} \t", "\n\n/ok to test \t{sha}\n"]
+    "body", ["\r\n \t\r\n/ok to test {sha}\r\nThanks!", "/ok to test {sha} \t", "\n\n/ok to test \t{sha}\n"]
 )
 def test_the_rest_of_the_comment_is_ignored(github: GitHub, at_gate: Gate, body: str) -> None:
     code, outputs, _ = at_gate.on_comment(body.format(sha=github.pull.head_sha))
@@ -192,12 +206,78 @@ def test_one_command_a_comment(github: GitHub, at_gate: Gate) -> None:
     refused(at_gate, f"/ok to test {github.pull.head_sha}\n" * 2, "more than one")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Fine.\n/ok to test {sha}",
+        "No, please do not.\n\nOn Monday alice wrote:\n/ok to test {sha}",
+        "\u200b\n/ok to test {sha}",
+        "```\nx\n```\n/ok to test {sha}",
+        "<!-- -->\n/ok to test {sha}",
+    ],
+)
+def test_the_command_is_the_first_line(github: GitHub, at_gate: Gate, body: str) -> None:
+    reply = refused(at_gate, body.format(sha=github.pull.head_sha), "has to be the first line")
+    assert right_command(github) in reply
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        " /ok to test {sha}",
+        "\u00a0/ok to test {sha}",
+        "\ufeff/ok to test {sha}",
+        "/ok to test\u00a0{sha}",
+        "/ok to test: {sha}",
+        "/OK to test {sha}",
+        "\u2028/ok to test {sha}",
+    ],
+)
+def test_what_is_almost_a_command_gets_a_hint(github: GitHub, at_gate: Gate, body: str) -> None:
+    reply = refused(at_gate, body.format(sha=github.pull.head_sha), "begins its line")
+    assert right_command(github) in reply
+
+
+@pytest.mark.parametrize("number", [1, None, "maya"])
+def test_a_name_that_is_another_s_now_approves_nothing(github: GitHub, at_gate: Gate, number: object) -> None:
+    comment = github.repository.add_comment(7, f"/ok to test {github.pull.head_sha}", user="maya")
+    event = events.issue_comment(github, comment)
+    event.payload["comment"]["user"]["id"] = number
+    code, outputs = at_gate.on(event)
+    assert (code, outputs["ok"], outputs["reason"]) == (1, "false", "who commented is not who has that name now")
+    assert at_gate.replies() == []
+
+
+def test_a_commit_that_is_let_through_is_pending(github: GitHub, at_gate: Gate) -> None:
+    at_gate.on_comment(f"/ok to test {github.pull.head_sha}")
+    (status,) = github.repository.statuses_of(github.pull.head_sha)
+    assert (status.state, status.context) == ("pending", "parity / parity.yml")
+    assert status.target_url == f"{github.server_url}/org/project/actions/runs/5001"
+
+
+def test_the_status_has_the_name_of_the_report_s(github: GitHub, at_gate: Gate) -> None:
+    event = events.push(github, github.pull.head_sha)
+    at_gate.on(event, suite="a.yml")
+    at_gate.on(event, suite="a.yml", key="b")
+    at_gate.on(event, status="false")
+    assert {one.context for one in github.repository.statuses} == {"parity / a.yml", "parity / b"}
+
+
+def test_a_gate_that_may_set_no_status_says_so(
+    github: GitHub, at_gate: Gate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    github.fail(faults.not_accessible(), "POST", "*/statuses/*", times=None)
+    code, outputs, _ = at_gate.on_comment(f"/ok to test {github.pull.head_sha}")
+    assert (code, outputs["ok"]) == (0, "true")
+    assert "::notice::The commit status could not be set: " in capsys.readouterr().out
+
+
 def test_nothing_that_a_stranger_wrote_is_repeated(github: GitHub, at_gate: Gate) -> None:
     github.pull.title = github.pull.head_ref = "@org/everyone ](x)"
-    reply = refused(at_gate, "/ok to test @org/everyone ![](//evil)", "may not write", user="alice")
+    ignored(at_gate, "/ok to test @org/everyone ![](//evil)", "may not write", user="alice")
+    reply = refused(at_gate, "/ok to test @org/everyone ![](//evil)", "the sha of one commit")
     assert "@" not in reply
     assert "evil" not in reply
-    assert "alice" not in reply
 
 
 @pytest.mark.parametrize("path", ["*/pulls/7", "*/collaborators/*", "*/pulls/7/commits"])
@@ -207,7 +287,8 @@ def test_nothing_passes_while_github_is_unwell(github: GitHub, at_gate: Gate, pa
     code, outputs, comment = at_gate.on_comment(f"/ok to test {github.pull.head_sha[:10]}")
     assert (code, outputs["ok"], outputs["sha"]) == (4, "false", "")
     assert reactions(comment) == ["confused"]
-    assert "GitHub did not answer" in at_gate.replies()[0]
+    # Who may write is asked first: before that is known, nothing is written.
+    assert ["GitHub did not answer" in one for one in at_gate.replies()] == [True] * ("collaborators" not in path)
 
 
 def test_a_passing_fault_is_waited_out(github: GitHub, at_gate: Gate) -> None:
@@ -219,7 +300,7 @@ def test_a_passing_fault_is_waited_out(github: GitHub, at_gate: Gate) -> None:
 
 def test_an_answer_that_names_no_permission_passes_nobody(github: GitHub, at_gate: Gate) -> None:
     github.fail(faults.Fault("odd", 200, body=b'["admin"]'), "GET", "*/collaborators/*")
-    refused(at_gate, f"/ok to test {github.pull.head_sha}", "may not write")
+    ignored(at_gate, f"/ok to test {github.pull.head_sha}", "may not write")
 
 
 def test_what_cannot_be_answered_changes_no_decision(
@@ -228,6 +309,6 @@ def test_what_cannot_be_answered_changes_no_decision(
     github.fail(faults.not_accessible(), "POST", "*", times=None)
     code, outputs, _ = at_gate.on_comment(f"/ok to test {github.pull.head_sha}")
     assert (code, outputs["ok"]) == (0, "true")
-    code, outputs, _ = at_gate.on_comment("/ok to test", user="alice")
+    code, outputs, _ = at_gate.on_comment("/ok to test")
     assert (code, outputs["ok"]) == (1, "false")
-    assert capsys.readouterr().out.count("::notice") == 3
+    assert capsys.readouterr().out.count("::notice") == 4

@@ -9,36 +9,40 @@ from entrypoint.gate import Refusal, parse
 
 SHAS = st.text("0123456789abcdef", min_size=7, max_size=40)
 LINES = st.lists(st.text(st.characters(exclude_characters="\r\n"), max_size=30), max_size=5)
+BLANK = st.lists(st.text(" \t", max_size=3), max_size=3)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
-def is_command(line: str) -> bool:
-    return re.match(r"/ok to test([ \t]|$)", line.replace("\n", "")) is not None and "\n" not in line
-
-
-@given(SHAS, LINES, LINES, ENDS, st.sampled_from(["", " ", "\t  "]), st.booleans())
-def test_a_command_on_a_line_of_its_own_is_found(
+@given(SHAS, BLANK, LINES, ENDS, st.sampled_from(["", " ", "\t  "]), st.booleans())
+def test_a_command_on_the_first_line_is_found(
     sha: str, before: list[str], after: list[str], end: str, blanks: str, upper: bool
 ) -> None:
     given_sha = sha.upper() if upper else sha
-    others = [line for line in before + after if is_command(line)]
     body = end.join([*before, f"/ok to test {given_sha}{blanks}", *after])
-    if not others:
+    if not any("/ok" in line.lower() for line in after):
         assert parse(body) == sha
 
 
-@given(st.text(st.sampled_from("/ok to test\r\n\tabcdef0123456789> `*"), max_size=120))
-def test_nothing_is_approved_but_by_a_whole_line(body: str) -> None:
+@given(st.text(st.sampled_from("/ok to test\r\n\tabcdef0123456789> `*<!-\u00a0"), max_size=120))
+def test_nothing_is_approved_but_by_a_whole_first_line(body: str) -> None:
+    held_to_its_first_line(body)
+
+
+@given(LINES, SHAS, LINES)
+def test_nothing_is_approved_by_a_later_line(before: list[str], sha: str, after: list[str]) -> None:
+    held_to_its_first_line("\n".join([*before, f"/ok to test {sha}", *after]))
+
+
+def held_to_its_first_line(body: str) -> None:
     try:
         sha = parse(body)
     except Refusal:
         return
-    lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    commands = [line for line in lines if line == "/ok to test" or line.startswith(("/ok to test ", "/ok to test\t"))]
-    assert len(commands) == (sha is not None)
     if sha is not None:
-        assert commands[0].split() == ["/ok", "to", "test", sha]
-        assert 7 <= len(sha) <= 40
+        lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        first = next(line for line in lines if line.strip(" \t"))
+        assert re.fullmatch(r"/ok to test[ \t]+[0-9A-Fa-f]{7,40}[ \t]*", first)
+        assert first.split()[3].lower() == sha
 
 
 @given(st.text(max_size=60), SHAS)

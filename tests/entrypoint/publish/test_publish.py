@@ -201,7 +201,7 @@ def test_a_launch_json_that_contradicts_itself_is_an_error(job: Job, changed: di
     assert said in re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), job.summary)
 
 
-@pytest.mark.parametrize("run_id", ["100", 100, None])
+@pytest.mark.parametrize("run_id", ["100", 100, "", None])
 def test_the_run_that_left_it_is_this_one(job: Job, run_id: object) -> None:
     job.launched()
     job.legs()
