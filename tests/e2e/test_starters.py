@@ -1,4 +1,4 @@
-"""The other workflows to copy, once each, with legs that are processes of the job."""
+"""The other workflows to copy, with legs that are processes of the job unless a test says otherwise."""
 
 import pytest
 
@@ -14,8 +14,19 @@ def wrong(text: str) -> str:
     return text.replace("GOES_WRONG = 100", "GOES_WRONG = 4")
 
 
-def test_a_branch_of_this_repository(start: Start, github: GitHub) -> None:
-    project = start("parity-same-repo.yml", "quick")
+@pytest.mark.parametrize(
+    ("isolation", "said"),
+    [
+        ("docker", "The legs ran in a container of parity-test, without a token"),
+        ("auto", "The legs ran as processes of the job, not isolated"),
+    ],
+)
+def test_a_branch_of_this_repository(
+    start: Start, github: GitHub, request: pytest.FixtureRequest, isolation: str, said: str
+) -> None:
+    if isolation == "docker":
+        request.getfixturevalue("image")
+    project = start("parity-same-repo.yml", "quick", isolation=isolation)
     head = project.commit()
     pull = github.repository.add_pull(number=8, head_ref="mine", head_sha=head)
     run = project.run(events.pull_request(github, pull))
@@ -23,7 +34,7 @@ def test_a_branch_of_this_repository(start: Start, github: GitHub) -> None:
     (report,) = project.answers(8)
     assert "parity: pass" in report.body
     assert f"Tested commit {head}, the head of pull request 8." in report.body
-    assert "The legs ran as processes of the job, not isolated" in report.body
+    assert said in report.body
     assert project.states(head) == [("parity / parity.yml", "success")]
     assert "parity: pass" in run.summaries["parity"]
     assert run.artifacts.is_dir()
