@@ -33,7 +33,7 @@ from typing import TextIO
 _HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(_HERE.parent), *(path for path in sys.path if os.path.realpath(path) != str(_HERE))]
 
-from entrypoint.commands import defuse, stop_commands  # noqa: E402
+from entrypoint.commands import defuse, stop_commands, warning  # noqa: E402
 from entrypoint.inputs import InputError, Inputs  # noqa: E402
 from entrypoint.launching import container, leftovers, process, tree  # noqa: E402
 from entrypoint.launching.engine import program_environment  # noqa: E402
@@ -240,6 +240,10 @@ class _Run:
             if ready.errors:
                 note.error = str(ready.errors[0])
                 return ready.exit_code
+        if self.inputs.mode == "all" and self.inputs.isolation == "auto" and ready.isolation == "process":
+            text = f"the legs run as processes of a job that has a token, not isolated, as {ready.why};"
+            with contextlib.suppress(OSError, ValueError):
+                warning(f"{text} run them in a job of their own, or say isolation: process", title="parity")
         with _home() as home, leftovers.State(self.env, self.id, home) as state:
             with self.stops.raising():
                 isolated = ready.isolation == "docker"

@@ -3,16 +3,16 @@
     python3 -I trusted.py gate|publish [ARGUMENT ...]
 
 The code under test lies in the workspace, and may hold a `requests.py`. So Python runs isolated (`-I`: it looks
-neither at the working directory nor at PYTHONPATH), in a virtual environment made for this job from the action's lock
-file, without torch. Where that can't be made, because there is no Python 3.11 or newer or no package index, the
-program runs in the action's image: with the token, and with the workspace read-only but for the results.
+neither at the working directory nor at PYTHONPATH), in a virtual environment made from the lock file of the action,
+without torch. It is made anew each time: one that is found could have been put there by legs that ran as processes.
+Where that cannot be made, because there is no Python 3.11 or newer or no package index, the program runs in the
+image of the action: with the token, and with the workspace read-only but for the results.
 
 Standard library, Python 3.9 or newer.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def environment(env: Mapping[str, str]) -> Path:
-    """Return the Python of the virtual environment, which is made where there is none yet.
+    """Return the Python of a new virtual environment; the runner removes it with its temporary folder.
 
     Raises:
         Unavailable: it can't be made.
@@ -67,11 +67,6 @@ def environment(env: Mapping[str, str]) -> Path:
     python = _python(env)
     lock = requirements((ACTION / "requirements.lock").read_text(encoding="utf-8"))
     base = Path(env.get("RUNNER_TEMP") or tempfile.gettempdir())
-    what = hashlib.sha256(f"{python}\n{ACTION}\n{lock}".encode()).hexdigest()[:16]
-    folder = base / f"parity-trusted-{os.getuid()}-{what}"
-    if _is_ours(folder):
-        return folder / "bin" / "python"
-    # Renamed when it is whole, so that nobody finds half of one.
     made = Path(tempfile.mkdtemp(prefix="parity-trusted-", dir=base))
     try:
         _run(
@@ -82,22 +77,22 @@ def environment(env: Mapping[str, str]) -> Path:
         listed = made / "requirements.txt"
         listed.write_text(lock, encoding="utf-8")
         pip = [str(made / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        # A source distribution would run its own code to be built.
-        pip += ["--no-input", "--no-deps", "--only-binary=:all:", "-r", str(listed)]
+        # A source distribution would run its own code to be built. What the cache holds may be the legs' own.
+        pip += ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "-r", str(listed)]
         _run(env, pip, "what the action needs could not be installed")
         (site,) = made.glob("lib/python*/site-packages")
         (site / "parity-action.pth").write_text(f"{ACTION}\n", encoding="utf-8")
-        made.rename(folder)
-    except OSError:
-        if not _is_ours(folder):  # another step of this job was not faster
-            raise
-    finally:
+    except BaseException:
         shutil.rmtree(made, ignore_errors=True)
-    return folder / "bin" / "python"
+        raise
+    return made / "bin" / "python"
 
 
 def requirements(lock: str) -> str:
-    """Return the lock file without what it holds for torch; hashes stay, and pip then asks for each of them."""
+    """Return the lock file without what it holds for torch.
+
+    The lock file pins versions. It has no hashes; should it get them, they stay, and pip then asks for each of them.
+    """
     kept = ""
     for entry in re.sub(r"\\\r?\n", " ", lock).splitlines():
         name = re.split(r"[\s=;\[<>~!@]", entry.strip(), maxsplit=1)[0]
@@ -154,10 +149,6 @@ def _python(env: Mapping[str, str]) -> str:
         if found := shutil.which(f"python3.{minor}", path=env.get("PATH")):
             return found
     raise Unavailable("there is no Python 3.11 or newer on this runner")
-
-
-def _is_ours(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid()
 
 
 def _run(env: Mapping[str, str], command: list[str], otherwise: str) -> None:

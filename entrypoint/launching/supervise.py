@@ -23,6 +23,10 @@ _AFTER_KILL = 8.0
 
 _LONGEST = 1 << 14
 _MOST = 20 << 20
+_A_LINE = 64
+"""Bytes that a line costs beside what it holds: its time of day, and the time that it takes to print it."""
+_PART = 1 << 12
+"""Bytes that are printed before signals and the time are looked at again."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Lines:
 
     Args:
         show: takes a line without its end.
-        most: bytes to show.
+        most: bytes to show, with what each line costs.
     """
 
     def __init__(self, show: Callable[[str], None], most: int = _MOST) -> None:
@@ -65,10 +69,15 @@ class Lines:
             self._line(self._rest)
         self._rest = b""
 
+    @property
+    def full(self) -> bool:
+        """Nothing is shown any more."""
+        return self._left < 0
+
     def _line(self, line: bytes) -> None:
         if self._left < 0:
             return
-        self._left -= len(line) + 1
+        self._left -= len(line) + _A_LINE
         if self._left < 0:
             self._show("(more was printed than a log takes; it is not shown)")
             return
@@ -140,7 +149,7 @@ def supervise(
         if stops.wake in ready:
             stops.drain()
         if output in ready:
-            data = os.read(output, 1 << 16)
+            data = os.read(output, 1 << 16 if lines.full else _PART)
             listening = bool(data)
             lines.take(data)
     _drain(output, lines)
@@ -160,7 +169,7 @@ def _drain(output: int, lines: Lines) -> None:
     """What is left in the pipe; a process that got away may hold it open."""
     until = time.monotonic() + 1.0
     while time.monotonic() < until and select.select([output], [], [], 0)[0]:
-        data = os.read(output, 1 << 16)
+        data = os.read(output, 1 << 16 if lines.full else _PART)
         if not data:
             break
         lines.take(data)

@@ -73,7 +73,25 @@ def test_what_lies_in_the_workspace_is_not_imported(tmp_path: Path) -> None:
             done.stdout == "::error::GITHUB_REPOSITORY is not set: this program runs as a step of a job on GitHub\n"
         )
         assert done.returncode == 2
-    assert len(list(tmp_path.glob("parity-trusted-*"))) == 1, "made once a job, and nothing half made is left"
+    assert len(list(tmp_path.glob("parity-trusted-*"))) == 2, "made anew: what is found may be the legs' own"
+
+
+def test_no_environment_that_is_there_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def run(env: object, command: list[str], otherwise: str) -> None:
+        commands.append(command)
+        if "venv" in command:
+            (Path(command[-1]) / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+
+    monkeypatch.setattr(trusted, "_run", run)
+    found = {trusted.environment({"RUNNER_TEMP": str(tmp_path), "INPUT_MODE": "all"}) for _ in range(2)}
+    assert len(found) == 2
+    assert all(path.parents[1].stat().st_mode & 0o777 == 0o700 for path in found)
+    assert [command[4:6] for command in commands if "pip" in command] == [
+        ["--disable-pip-version-check", "install"]
+    ] * 2
+    assert all("--no-cache-dir" in command for command in commands if "pip" in command)
 
 
 @pytest.fixture

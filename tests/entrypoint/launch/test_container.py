@@ -13,6 +13,7 @@ from entrypoint.launching.container import Container, environment
 from entrypoint.launching.engine import Engine
 from entrypoint.launching.gpus import Gpus
 from entrypoint.launching.preflight import identity
+from entrypoint.launching.source import Source, credentials
 from entrypoint.launching.tree import Counts, sweep
 from tests.entrypoint.launch.bench import SECRET, Bench, processes, seconds_to_end, wait_for
 
@@ -146,6 +147,52 @@ def test_token_that_checkout_left_is_hidden(bench: Bench) -> None:
     assert "persist-credentials: false" in done.out
 
 
+LEAKS = {
+    "second/.git/config": '[http "https://h/"]\n\textraheader = AUTHORIZATION: basic x\n',
+    ".git/modules/a/modules/b/config": "[remote]\n\turl = https://u:p@h/r\n",
+    ".git/worktrees/w/config.worktree": '[url "https://x-access-token:t@h/"]\n\tinsteadOf = https://h/\n',
+    "third/.git/config": "[http]\n\tproxy = http://user:pass@proxy:3128\n",
+    "bare.git/config": "[credential] helper = store\n",
+    "mirror/config": "[remote]\n\turl = https://u:p@h/r\n",
+    "gha-creds-0123.json": "{}",
+    "deep/er/gha-creds-4567.json": "{}",
+    ".git-credentials": "https://u:p@h\n",
+    ".git/FETCH_HEAD": "aa branch 'main' of https://t@h/r\n",
+}
+
+
+@pytest.mark.parametrize("isolation", ["docker", "process"])
+def test_tokens_elsewhere_in_the_workspace_are_hidden(isolation: str, bench: Bench) -> None:
+    plain = {"sub/.git/config": "[remote]\n\turl = https://h/r\n", "app/config": "db = postgres://u:p@h/d\n"}
+    git = {f"{name}/HEAD": "ref: refs/heads/main\n" for name in ("bare.git", "mirror")}
+    for name, text in {**LEAKS, **plain, **git, "mirror/objects/x": "", "bare.git/objects/x": ""}.items():
+        (bench.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (bench.workspace / name).write_text(text)
+    bench.docker()
+    done = bench.launch(**{**IMAGE, "isolation": isolation})
+    if isolation == "process":
+        assert done.code == 2
+        assert f"holds a token or leads to one (and {len(LEAKS) - 1} more)" not in done.out
+        assert f"(and {len(LEAKS) - 1} more) holds a token or leads to one" in done.err
+        return
+    found = mounts(bench.calls()[0]["argv"])
+    assert {name for name, mount in found.items() if mount["source"] == "/dev/null"} == {f"/src/{x}" for x in LEAKS}
+    assert done.code == 0
+
+
+def test_a_search_for_tokens_has_an_end_and_says_so(bench: Bench) -> None:
+    for name, text in LEAKS.items():
+        (bench.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (bench.workspace / name).write_text(text)
+    (bench.workspace / "aaa").mkdir()
+    for number in range(300):
+        (bench.workspace / "aaa" / str(number)).touch()
+    found, whole = credentials(Source(bench.env), most=100)
+    assert not whole
+    assert ".git/FETCH_HEAD" in found, "git's folders come first"
+    assert credentials(Source(bench.env)) == (sorted(set(LEAKS) - {"bare.git/config", "mirror/config"}), True)
+
+
 @pytest.mark.parametrize(
     ("gpus", "argv"),
     [
@@ -210,6 +257,25 @@ def test_output_without_end_is_cut(bench: Bench) -> None:
     out = bench.launch(**IMAGE).out
     assert 19 << 20 < len(out) < 22 << 20
     assert "(more was printed than a log takes; it is not shown)" in out
+
+
+def test_lines_without_end_are_cut(bench: Bench) -> None:
+    bench.docker(print="\n" * (2 << 20))
+    out = bench.launch(**IMAGE).out
+    assert out.count("\n") < 350_000
+    assert "(more was printed than a log takes; it is not shown)" in out
+
+
+def test_a_flood_of_lines_delays_no_signal(bench: Bench) -> None:
+    bench.docker(print="\n" * (2 << 20), sleep=60)
+    process = bench.start(**IMAGE)
+    wait_for((bench.root / "container").exists)
+    # Nobody reads what is printed before the signal was sent.
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    done = bench.end(process)
+    assert (done.code, done.note["how"]) == (130, "interrupted")
+    assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

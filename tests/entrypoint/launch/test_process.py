@@ -193,6 +193,19 @@ def test_a_wrong_suite_is_wrong_usage(process: Bench) -> None:
     assert done.note["exit_code"] == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "isolation", "warned"), [("all", "auto", 1), ("all", "process", 0), ("run", "auto", 0)]
+)
+def test_legs_beside_a_token_that_nothing_isolates(mode: str, isolation: str, warned: int, process: Bench) -> None:
+    process.env["PYTHONPATH"] = str(process.workspace)
+    (process.workspace / "theirs.py").write_text("print('found')")
+    (process.workspace / "parity.yml").write_text(shell_suite(f"cd / && {sys.executable} -m theirs"))
+    done = process.launch(mode=mode, isolation=isolation, docker="no-docker")
+    assert done.out.count("::warning title=parity::the legs run as processes of a job that has a token") == warned
+    assert "found" in done.log(), "legs keep a PYTHONPATH of theirs"
+
+
 def test_a_python_without_parity(process: Bench) -> None:
     process.env["PARITY_PYTHON"] = "/usr/bin/false"
     done = process.launch()

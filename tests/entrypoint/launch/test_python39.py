@@ -75,6 +75,24 @@ def test_it_runs_on_an_older_and_a_newer_python(version: str, bench: Bench) -> N
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_python_path_into_the_checkout_leads_nowhere(bench: Bench) -> None:
+    """As the action calls it."""
+    calls = [line.strip() for line in (ROOT / "action.yml").read_text().splitlines() if "launch.py" in line]
+    assert len(calls) == 2
+    bench.docker()
+    for name in ("sitecustomize", "json", "contextlib", "entrypoint", "platform"):
+        (bench.workspace / f"{name}.py").write_text("import os\nos.write(1, b'PWNED')\n")
+    bench.env |= {"PYTHONPATH": str(bench.workspace), "GITHUB_ACTION_PATH": str(ROOT)}
+    bench.env |= {"INPUT_ISOLATION": "docker", "INPUT_IMAGE": "r/i", "INPUT_GPUS": "none"}
+    bench.env["PATH"] = f"{bench.bin}:{Path(sys.executable).parent}"
+    for call in calls:
+        shell = ["/bin/bash", "-c", call.removeprefix("run: ")]
+        done = subprocess.run(shell, env=bench.env, cwd=bench.workspace, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "PWNED" not in done.stdout
+    assert bench.calls()
+
+
 def test_modules_of_the_workspace_are_never_imported(bench: Bench) -> None:
     for name in ("json", "subprocess", "entrypoint", "inputs", "commands"):
         (bench.workspace / f"{name}.py").write_text("raise SystemExit('taken')")
