@@ -65,6 +65,12 @@ class Context:
     payload: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
+    def by_hand_on_default_branch(self) -> bool:
+        """Return whether it is a scheduled workflow, or one like it, that somebody started."""
+        branch = dig(self.payload, "repository", "default_branch")
+        return self.event_name == "workflow_dispatch" and self.ref == f"refs/heads/{branch}"
+
+    @property
     def run_url(self) -> str:
         """Return the address of this workflow run's page."""
         return f"{self.server_url}/{self.repository}/actions/runs/{self.run_id}"
@@ -105,13 +111,13 @@ def find_pull(context: Context, client: Client, inputs: Inputs) -> int | None:
     """Return the pull request's number: from input, event, ref, or the commit's pull requests, in this order.
 
     Of several open pull requests with this very head it is the oldest, so that a report stays where the last one is.
-    A scheduled run is about none, even if the default branch is the head of one.
+    A scheduled run is about none, even if the default branch is the head of one, and nor is one started by hand there.
 
     Raises:
         entrypoint.github.GitHubError: the API did not answer.
     """
     number = inputs.pr_number or context.pr_number
-    if number or not context.head_sha or context.event_name == "schedule":
+    if number or not context.head_sha or context.event_name == "schedule" or context.by_hand_on_default_branch:
         return number
     found = client.pages(f"/repos/{context.repository}/commits/{context.head_sha}/pulls")
     numbers = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from entrypoint import body, commands, comment, event, issue, outputs, status, summary
+from entrypoint import body, commands, comment, event, issue, outputs, rejudge, status, summary
 from entrypoint.conclude import conclude, divergent_step, nothing, telling, worst_step
 from entrypoint.fitting import chapters
 from entrypoint.github import Client, GitHubError
@@ -19,7 +19,7 @@ from entrypoint.inputs import InputError, Inputs
 from parity.checks.outcome import Verdict
 from parity.errors import UsageError
 from parity.plain import plain
-from parity.report.markdown import render_markdown, render_sections
+from parity.report.markdown import split
 from parity.result import Result, now
 from parity.untrusted import write_whole
 
@@ -64,11 +64,12 @@ def publish(inputs: Inputs, context: event.Context, client: Client | None, env: 
     except UsageError as error:
         result = nothing(inputs.suite, str(error))
     _annotate(result, job.name, inputs.suite)
-    job.write(result)
-    # Before all that may have to wait for GitHub.
+    # Before all that a hostile run can draw out, or that may have to wait for GitHub for long.
     job.hand_out(result)
     job.set_status(result)
-    job.comment(result, pull)
+    report = rejudge.render(result)
+    job.write(result, report)
+    job.comment(result, report, pull)
     return _exit_code(Verdict(result.verdict), inputs.fail_on)
 
 
@@ -153,17 +154,17 @@ class _Job:
             _tell("notice", f"The head of pull request {number} is not known: {error}")
             return _Pull(number, None)
 
-    def write(self, result: Result) -> None:
+    def write(self, result: Result, report: str) -> None:
         """Write result and report beside the run, and the summary."""
         try:
             out = self.folder()
             out.mkdir(parents=True, exist_ok=True)
             write_whole(out / "result.json", result.dumps(), within=out)
-            write_whole(out / "report.md", render_markdown(result), within=out)
+            write_whole(out / "report.md", report, within=out)
         except (UsageError, OSError) as error:
             _tell("notice", f"The report could not be written: {error}")
         try:
-            summary.write(self.env, result, str(self.inputs.out / "report.md"))
+            summary.write(self.env, report, str(self.inputs.out / "report.md"))
         except OSError as error:
             _tell("notice", f"The summary could not be written: {error.strerror}")
 
@@ -188,10 +189,12 @@ class _Job:
         if refused:
             _tell("notice", refused)
 
-    def comment(self, result: Result, pull: _Pull | None) -> None:
+    def comment(self, result: Result, report: str, pull: _Pull | None) -> None:
         """Write the comment, or a nightly run's issue, if it is wanted and possible, and hand out its address."""
         inputs, context = self.inputs, self.context
-        if self.client is None or inputs.comment == "off" or (pull is None and context.event_name != "schedule"):
+        if self.client is None or inputs.comment == "off":
+            return
+        if pull is None and context.event_name not in ("schedule", "workflow_dispatch"):
             return
         if not context.head_sha:
             _tell("notice", "The event does not say which commit was tested; give the input sha for a comment.")
@@ -207,7 +210,7 @@ class _Job:
             step=worst_step(result),
             time=now(),
         )
-        text = partial(body.render, key, report=chapters(render_sections(result)), links=links)
+        text = partial(body.render, key, report=chapters(split(report)), links=links)
         author = inputs.comment_author
         if pull is None:
             title = plain(f"parity: {inputs.key or inputs.suite} does not pass")

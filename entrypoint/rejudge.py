@@ -1,6 +1,6 @@
-"""The verdict, anew, from a run directory that the code under test could write to.
+"""The verdict, anew, and its report, from a run directory that the code under test could write to.
 
-Judging runs in a process of its own: it is given no token, so much memory and so much time. Whatever a hostile run
+Judging and rendering run in processes of their own: each is given no token, so much memory and so much time. Whatever a hostile run
 directory does to it, there comes a result, or one line that says why not.
 """
 
@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from parity.errors import UsageError
 from parity.judge import judge_run
 from parity.plain import plain
+from parity.report.markdown import render_markdown
 from parity.result import Result
 from parity.rundir import RunDirectory
 
-__all__ = ["NoResultError", "rejudge"]
+__all__ = ["NoResultError", "rejudge", "render"]
 
 # Three curves of 100,000 steps take two seconds and 100 MiB (`make bench`); a pattern of a suite's `evidence` can
 # take for ever.
@@ -28,6 +29,9 @@ _MEMORY = 8 << 30
 # A run leaves some ten files a leg, and as many as the tested framework leaves beside them.
 _MOST_FILES = 200_000
 _MOST_OUTPUT = 64 << 20
+# The longest report of what a suite can ask for in earnest takes a second, and has some MiB.
+_RENDERING = 120
+_MOST_REPORT = 32 << 20
 _REFUSED = 2
 
 
@@ -45,28 +49,46 @@ def rejudge(run: Path, seconds: float = _SECONDS) -> Result:
     Raises:
         NoResultError: with the reason.
     """
-    command = [sys.executable, "-P", "-m", "entrypoint.rejudge", os.path.abspath(run)]
+    printed = _apart("judging the run", [os.path.abspath(run)], b"", seconds)
+    try:
+        return Result.model_validate_json(printed)
+    except ValidationError:
+        raise NoResultError("judging the run: what it printed is no result") from None
+
+
+def render(result: Result, seconds: float = _RENDERING) -> str:
+    """The Markdown report; one without legs and comparisons, which says why, where the whole can't be made."""
+    try:
+        return _apart("rendering the report", [], result.dumps().encode(), seconds).decode()
+    except (NoResultError, UnicodeError) as error:
+        notes = [*result.notes[:20], f"This is not the whole report: {error}"]
+        return render_markdown(result.model_copy(update={"notes": notes, "legs": [], "comparisons": []}))
+
+
+def _apart(what: str, arguments: list[str], given: bytes, seconds: float) -> bytes:
+    """What this module's program prints, in a process of its own.
+
+    Raises:
+        NoResultError: with the reason.
+    """
     try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-P", "-m", "entrypoint.rejudge", *arguments],
             check=False,
             env=_environment(),
             cwd="/",
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        raise NoResultError(f"judging the run took longer than {seconds:g} s") from None
+        raise NoResultError(f"{what} took longer than {seconds:g} s") from None
     said = plain(" ".join(done.stderr.decode(errors="replace").splitlines()[-5:]), 500)
+    if done.returncode == 0:
+        return done.stdout
     if done.returncode == _REFUSED:
-        raise NoResultError(said or "the run can't be judged")
-    try:
-        if done.returncode == 0:
-            return Result.model_validate_json(done.stdout)
-    except ValidationError:
-        said = "what it printed is no result"
-    raise NoResultError(f"judging the run ended with exit code {done.returncode}{f': {said}' if said else ''}")
+        raise NoResultError(said or f"{what} failed")
+    raise NoResultError(f"{what} ended with exit code {done.returncode}{f': {said}' if said else ''}")
 
 
 def _environment() -> dict[str, str]:
@@ -94,26 +116,40 @@ def _survey(run: str) -> None:
             raise UsageError(f"{run}: holds more than {_MOST_FILES} files")
 
 
-def _main(run: str) -> int:
+def _judge(run: str) -> str:
+    _survey(run)
+    text = judge_run(RunDirectory(Path(run))).dumps()
+    if len(text) > _MOST_OUTPUT:
+        raise UsageError(f"{run}: the result is larger than {_MOST_OUTPUT} bytes")
+    return text
+
+
+def _render() -> str:
+    text = render_markdown(Result.model_validate_json(sys.stdin.buffer.read()))
+    if len(text) > _MOST_REPORT:
+        raise UsageError(f"the report is larger than {_MOST_REPORT} bytes")
+    return text
+
+
+def _main(arguments: list[str]) -> int:
+    """Judge the run directory that is named, or render the result on the standard input."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    what = arguments[0] if arguments else "the report"
     try:
-        _survey(run)
-        text = judge_run(RunDirectory(Path(run))).dumps()
-        if len(text) > _MOST_OUTPUT:
-            raise UsageError(f"{run}: the result is larger than {_MOST_OUTPUT} bytes")
-        sys.stdout.write(text)
+        text = _judge(arguments[0]) if arguments else _render()
+        sys.stdout.buffer.write(text.encode(errors="replace"))
         sys.stdout.flush()
         return 0
     except UsageError as error:
         told = "; ".join(error.lines)
     except MemoryError:
-        told = f"{run}: to judge it takes more than {_MEMORY >> 30} GiB of memory"
+        told = f"{what}: it takes more than {_MEMORY >> 30} GiB of memory"
     except Exception as error:
-        told = f"{run}: parity itself failed to judge it: {type(error).__name__}: {error}"
+        told = f"{what}: parity itself failed: {type(error).__name__}: {error}"
     sys.stderr.write(plain(told, 500) + "\n")
     return _REFUSED
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1]))
+    sys.exit(_main(sys.argv[1:]))

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.fitting import chapters, fit
-from parity.report.markdown import render_sections
-from parity.result import Result
+from parity.report.markdown import split
 
 __all__ = ["LIMIT", "write"]
 
@@ -16,7 +15,7 @@ LIMIT = 1 << 20
 _SPARE = 64 << 10
 
 
-def write(env: Mapping[str, str], result: Result, report_path: str) -> None:
+def write(env: Mapping[str, str], report: str, report_path: str) -> None:
     """Add the report to the file that `GITHUB_STEP_SUMMARY` names; to none if it names none, as outside of a job.
 
     Raises:
@@ -29,4 +28,4 @@ def write(env: Mapping[str, str], result: Result, report_path: str) -> None:
         room = LIMIT - _SPARE - file.tell()
         left_out = f"This is not all: a summary has at most {LIMIT >> 20} MiB. The whole report is `{report_path}`."
         if room > _SPARE:
-            file.write(fit(chapters(render_sections(result)), room, left_out).encode())
+            file.write(fit(chapters(split(report)), room, left_out).encode())

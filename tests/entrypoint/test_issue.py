@@ -1,5 +1,6 @@
 """The issue of nightly runs, on the stand-in."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,9 +97,12 @@ def test_where_issues_are_disabled_it_is_a_notice(github: GitHub) -> None:
     assert "disabled" in (posted.notice or "")
 
 
-def test_a_scheduled_run_without_legs_opens_the_issue(github: GitHub, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [events.schedule, events.workflow_dispatch])
+def test_a_nightly_run_without_legs_opens_the_issue(
+    github: GitHub, tmp_path: Path, make: Callable[[GitHub], events.Event]
+) -> None:
     token = github.add_installation_token("github-actions[bot]", "org/project", permissions={"issues": "write"})
-    env = events.environ(github, events.schedule(github), tmp_path, token)
+    env = events.environ(github, make(github), tmp_path, token)
     env |= {"INPUT_TOKEN": env.pop("GITHUB_TOKEN"), "INPUT_STATUS": "false", "INPUT_MODE": "publish"}
     env |= {"GITHUB_WORKSPACE": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "output")}
     assert main(env) == 4

@@ -124,3 +124,41 @@ def test_hostile_text_in_every_field_of_a_result_changes_nothing_around_it(text:
 
 def test_every_text_of_a_result_is_put_into_the_test_above() -> None:
     assert render_markdown(replaced(FULL, {str: "calm"})).count("calm") > 60
+
+
+def test_an_environment_of_any_size_is_shown_in_part() -> None:
+    environment = {f"key{number:03}": "v" * 10_000 for number in range(130)}
+    legs = [LegResult(name=name, status="finished", environment=environment) for name in ("a", "b")]
+    text = render_markdown(result(LOSS, legs=legs))
+    (rows,) = [table for table in tables(text) if table[0][0] == "environment"]
+    assert len(rows) == 101
+    assert max(len(cell) for row in rows for cell in row) == 200
+    assert "\nAnd 30 more.\n" in text
+
+
+def test_of_many_comparisons_the_worst_are_shown() -> None:
+    whole = result(LOSS)
+    (passed,) = whole.comparisons
+    failed = passed.model_copy(update={"verdict": "fail", "candidate": "odd"})
+    many = whole.model_copy(update={"comparisons": [*[passed] * 300, failed]})
+    text = render_markdown(many)
+    assert "101 of 301 comparisons are left out here." in text
+    assert "odd against tp1" in text
+    assert len(re.findall("^### .*: pass$", text, re.MULTILINE)) == 199
+
+
+def test_of_many_legs_those_that_did_not_end_well_are_shown() -> None:
+    legs = [LegResult(name=f"leg{number}", status="finished") for number in range(300)]
+    legs.append(LegResult(name="odd", status="failed"))
+    text = render_markdown(result(LOSS, legs=legs))
+    assert "101 of 301 legs are left out here." in text
+    assert "- **odd** failed" in text
+
+
+def test_of_many_metrics_some_are_shown() -> None:
+    whole = result(LOSS)
+    (one,) = whole.comparisons
+    many = one.model_copy(update={"metrics": one.metrics[:1] * 150})
+    text = render_markdown(whole.model_copy(update={"comparisons": [many], "notes": ["x"] * 300}))
+    assert "50 of 150 metrics of tp3 against tp1 are left out here." in text
+    assert "100 of 300 notes are left out here." in text

@@ -143,3 +143,13 @@ def test_a_scheduled_run_is_about_no_pull_request(github: GitHub, tmp_path: Path
     github.repository.add_pull(number=11, head_sha=github.repository.branches["main"])
     assert find(github, tmp_path, events.schedule(github)) is None
     assert github.log == []
+
+
+def test_a_nightly_workflow_that_somebody_starts_is_about_no_pull_request(github: GitHub, tmp_path: Path) -> None:
+    github.repository.add_pull(number=11, head_sha=github.repository.branches["main"])
+    event = events.workflow_dispatch(github)
+    assert event.ref == "refs/heads/main"
+    assert find(github, tmp_path, event) is None
+    assert github.log == []
+    assert find(github, tmp_path, events.Event(event.name, event.payload, "refs/heads/x", event.sha)) == 11
+    assert find(github, tmp_path, event, pr_number=7) == 7

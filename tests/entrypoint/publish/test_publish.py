@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from entrypoint import publish, rejudge
+from entrypoint import publish, rejudge, summary
 from entrypoint.body import marker, parse
 from entrypoint.github import Client
 from entrypoint.launching.record import Launch
-from parity.result import read_result
+from parity.report.markdown import render_markdown
+from parity.result import Result, read_result
 from parity.rundir import RunDirectory
 from parity.suite import Suite, digest
 from tests.entrypoint.gate.conftest import outputs
@@ -459,7 +460,8 @@ def test_outputs_can_not_be_added_to(job: Job) -> None:
     assert all(re.fullmatch(r"end-[0-9a-f]{32}", one) for one in delimiters)
 
 
-def test_a_summary_has_its_limit(job: Job) -> None:
+def test_a_summary_has_its_limit(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "LIMIT", 1 << 18)
     job.launched()
     names = [f"leg{number}" for number in range(400)]
     directory = run_directory(
@@ -470,10 +472,36 @@ def test_a_summary_has_its_limit(job: Job) -> None:
     for name in ("a", *names):
         leave(directory, name)
     job.publish()
-    assert len(job.summary.encode()) <= 1 << 20
-    assert "This is not all: a summary has at most 1 MiB. The whole report is `parity-out/report.md`." in job.summary
+    assert len(job.summary.encode()) <= 1 << 18
+    assert "This is not all: a summary has at most 0 MiB. The whole report is `parity-out/report.md`." in job.summary
+    for left_out in ("201 of 401 legs are left out here.", "200 of 400 comparisons are left out here."):
+        assert left_out in job.comment.body
     assert job.summary not in (job.out / "report.md").read_text()
     assert len(job.comment.body.encode()) <= 60_000
+
+
+def test_a_report_that_can_not_be_made_is_replaced_by_what_fits(job: Job) -> None:
+    job.launched()
+    result = rejudge.rejudge(job.legs().path)
+    assert rejudge.render(result) == render_markdown(result)
+    short = rejudge.render(result, seconds=0.001)
+    assert short.startswith("# ✅ parity: pass · drawn\n")
+    assert "This is not the whole report: rendering the report took longer than 0.001 s" in short
+    assert "## Comparisons" not in short
+
+
+def test_the_status_does_not_wait_for_the_report(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def render(result: Result) -> str:
+        (status,) = job.github.repository.statuses_of(job.github.pull.head_sha)
+        assert status.state == "success"
+        raise KeyboardInterrupt
+
+    job.launched()
+    job.legs()
+    monkeypatch.setattr(rejudge, "render", render)
+    with pytest.raises(KeyboardInterrupt):
+        job.publish()
+    assert job.outputs["verdict"] == "pass"
 
 
 def test_the_head_that_moved_is_named(job: Job) -> None:
