@@ -92,7 +92,7 @@ class Project:
 
     def approve(self, sha: str, *, user: str = "will") -> tuple[Run, Comment]:
         """Comment `/ok to test` on pull request 7; returns what the workflow made of it, and the comment."""
-        comment = self.github.repository.add_comment(7, f"Looks fine.\n\n/ok to test {sha}", user=user)
+        comment = self.github.repository.add_comment(7, f"/ok to test {sha}\n\nLooks fine.", user=user)
         return self.run(events.issue_comment(self.github, comment)), comment
 
     def answers(self, number: int) -> list[Comment]:
