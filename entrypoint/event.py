@@ -111,7 +111,7 @@ def find_pull(context: Context, client: Client, inputs: Inputs) -> int | None:
     """Return the pull request's number: from input, event, ref, or the commit's pull requests, in this order.
 
     Of several open pull requests with this very head it is the oldest, so that a report stays where the last one is.
-    A scheduled run is about none, even if the default branch is the head of one, and nor is one started by hand there.
+    A scheduled run is about none, even if the default branch is the head of one; nor is one started there by hand.
 
     Raises:
         entrypoint.github.GitHubError: the API did not answer.

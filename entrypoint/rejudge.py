@@ -1,7 +1,7 @@
 """The verdict, anew, and its report, from a run directory that the code under test could write to.
 
-Judging and rendering run in processes of their own: each is given no token, so much memory and so much time. Whatever a hostile run
-directory does to it, there comes a result, or one line that says why not.
+Judging and rendering run in processes of their own: each is given no token, so much memory and so much time. Whatever
+a hostile run directory does to it, there comes a result, or one line that says why not.
 """
 
 import os
