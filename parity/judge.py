@@ -64,8 +64,7 @@ def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison
     """
     snapshot = directory.read_snapshot()
     suite = snapshot.suite
-    perturbed = {name for item in suite.compare for name in item.perturbed}
-    legs = {name: _held_to_role(_find(directory, snapshot, name), name in perturbed) for name in suite.legs}
+    legs = _all_legs(directory, snapshot)
     comparisons = [_judge(suite, snapshot.device, item, legs, change) for item in suite.compare]
     involved = {name for item in suite.compare for name in item.legs()}
     # A leg that no comparison names still must not fail unseen.
@@ -90,10 +89,14 @@ def read_legs(directory: RunDirectory) -> dict[str, JudgedLeg]:
     Raises:
         UsageError: this is no run directory.
     """
-    snapshot = directory.read_snapshot()
-    perturbed = {name for item in snapshot.suite.compare for name in item.perturbed}
-    found = {name: _held_to_role(_find(directory, snapshot, name), name in perturbed) for name in snapshot.suite.legs}
+    found = _all_legs(directory, directory.read_snapshot())
     return {name: leg.judged for name, leg in found.items() if leg.judged is not None and leg.state == "whole"}
+
+
+def _all_legs(directory: RunDirectory, snapshot: Snapshot) -> dict[str, _Found]:
+    """Every leg of the suite as it was found, held to what a perturbed leg has to be."""
+    perturbed = {name for item in snapshot.suite.compare for name in item.perturbed}
+    return {name: _held_to_role(_find(directory, snapshot, name), name in perturbed) for name in snapshot.suite.legs}
 
 
 def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from parity.allowed import choose_profile
-from parity.checks.comparison import Comparison
+from parity.checks.comparison import DEFAULT_K, Comparison
 from parity.checks.comparison import Leg as JudgedLeg
 from parity.compare import compare
 from parity.curves import read
@@ -57,7 +57,7 @@ def judge_logs(
     *,
     profile: str | None = None,
     bounds: BoundsByMetric | None = None,
-    k: float = 8.0,
+    k: float = DEFAULT_K,
     steps: int | None = None,
     require: frozenset[str] = frozenset(),
     reproduce: str = "",

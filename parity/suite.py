@@ -18,6 +18,7 @@ from pydantic import (
     model_serializer,
 )
 
+from parity.checks.comparison import DEFAULT_K
 from parity.document import Document, explain
 from parity.errors import UsageError
 from parity.layout import Layout
@@ -220,7 +221,7 @@ class Suite(_Model):
     profile: ProfileName = Field(default="auto", description="auto goes by dtype and device.")
     bounds: BoundsByMetric = BoundsByMetric()
     require: Require = []
-    k: float = Field(default=8.0, ge=1, le=1e6, description="How many times the noise floor is allowed.")
+    k: float = Field(default=DEFAULT_K, ge=1, le=1e6, description="How many times the noise floor is allowed.")
     layout: Proof = Field(default="proven", description="unproven: pass though nothing shows the layouts.")
     floor: FloorSetting = Field(
         default=None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.comparison import Comparison, Gap
+from parity.checks.comparison import WHOLE, Comparison, Gap
 from parity.checks.noise import horizon, measured_by_perturbing, noise_floor, sane_legs
 from parity.checks.words import number, plural
 
@@ -18,9 +18,6 @@ MOST_WIDENING = 32.0
 
 # How many times beyond a profile's bound a later step is still in doubt, where no control measured the noise.
 DOUBT = 4.0
-
-# A float64 that is printed whole is known to a few parts in 10^16.
-_WHOLE = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +101,7 @@ def _made(
     judged: NDArray[np.bool_],
 ) -> Allowance:
     # Equal numbers that were printed to the last digit are equal; of fewer digits nobody knows.
-    equal = (gap.absolute == 0) & (gap.resolution <= _WHOLE * np.abs(gap.baseline))
+    equal = (gap.absolute == 0) & (gap.resolution <= WHOLE * np.abs(gap.baseline))
     return Allowance(allowed, ceiling + gap.resolution, own, (allowed < gap.resolution) & ~equal, judged)
 
 

@@ -10,7 +10,7 @@ from parity.checks.noise import horizon, measured_by_perturbing, sane_legs
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
 from parity.checks.words import number
 
-__all__ = ["check", "growth", "lean", "mean_noise"]
+__all__ = ["check", "growth", "lean"]
 
 # Fewer later steps than this say nothing of a trend.
 _LEAST_STEPS = 4
@@ -72,7 +72,7 @@ def _measure(comparison: Comparison, gap: Gap) -> tuple[MetricGap, float]:
     own += float((bound.atol / gap.scale[later]).mean())
     allowed = own
     ceiling = own if bound.mean_explicit else DOUBT * own
-    noise = mean_noise(comparison, gap)
+    noise = _mean_noise(comparison, gap)
     if noise is not None and not bound.mean_explicit:
         ceiling = max(own, comparison.k * noise)
         # A perturbed leg tells noise from a bug that a control carries too.
@@ -112,7 +112,7 @@ def _describe(comparison: Comparison, gap: Gap, measured: MetricGap) -> str:
     return text
 
 
-def mean_noise(comparison: Comparison, gap: Gap) -> float | None:
+def _mean_noise(comparison: Comparison, gap: Gap) -> float | None:
     """The largest mean size of the gaps of the legs that measure noise, up to the last step of `gap`; not their
     signed mean, which may be small by luck."""
     sizes = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from parity.checks import initial_state, same_data
-from parity.checks.comparison import Comparison, Leg
+from parity.checks.comparison import WHOLE, Comparison, Leg
 from parity.checks.outcome import Status
 from parity.checks.profiles import PROFILES
 from parity.checks.words import number
@@ -14,9 +14,6 @@ __all__ = ["impostors"]
 
 # Moving every weight by one ulp moved first losses and norms by up to 6e-7 in fp32, under a profile's first bounds.
 _MOST_AT_FIRST = 32.0
-
-# A float64 that is printed whole is known to a few parts in 10^16.
-_WHOLE = 1e-15
 
 
 def impostors(comparison: Comparison) -> Mapping[Leg, str]:
@@ -64,7 +61,7 @@ def _equal(comparison: Comparison, leg: Leg, other: Leg) -> bool:
     for one, two in pairs:
         if one is None or two is None or one.steps.size < 2 or not np.array_equal(one.steps, two.steps):
             return False
-        whole = one.resolution.at(one.values) <= _WHOLE * np.abs(one.values)
+        whole = one.resolution.at(one.values) <= WHOLE * np.abs(one.values)
         if not np.array_equal(one.values, two.values) or not whole[np.isfinite(one.values)].all():
             return False
     return True

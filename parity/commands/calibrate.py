@@ -14,7 +14,7 @@ __all__ = ["calibrate"]
 @click.command()
 @click.argument("suite", default="parity.yml")
 @click.option("--runs", type=click.IntRange(1, 16), default=5, show_default=True, help="Perturbed legs per baseline.")
-@click.option("--k", type=FiniteRange(1), default=8.0, show_default=True, help="Times the measured noise allowed.")
+@click.option("--k", type=FiniteRange(1), help="Times the measured noise allowed, instead of the suite's k.")
 @override_options
 @slots_option
 @click.option(
@@ -27,7 +27,7 @@ __all__ = ["calibrate"]
 def calibrate(
     suite: str,
     runs: int,
-    k: float,
+    k: float | None,
     steps: int | None,
     seed: int | None,
     device: str | None,
@@ -50,6 +50,7 @@ def calibrate(
     path = suite_path(suite)
     given = overrides(steps=steps, seed=seed, device=device)
     loaded = with_runs(load(path, given), runs)
+    k = loaded.k if k is None else k
     command = ["parity", "calibrate", suite, "--runs", str(runs), "--k", f"{k:g}", *override_words(given)]
     names = [name for item in loaded.compare for name in item.legs() if name != item.candidate]
     plan, notes = prepare(
