@@ -2,7 +2,7 @@
 
 Runs the self-test's correct layouts with three perturbed baselines each, 40 steps, over some seeds, and compares
 every leg with every perturbed one. The figures in the docstrings of `parity.checks.noise` and of
-`parity.checks.per_parameter` are those of six seeds.
+`parity.checks.per_parameter` are those of two seeds.
 """
 
 import json
