@@ -13,7 +13,7 @@ import pytest
 from parity.errors import DeviceError
 from parity.launch import Event, LegEnd, LegEnding, LegProgress, torchrun
 from parity.launch.files import Follower
-from tests.launch.conftest import ROOT, Bench
+from tests.launch.conftest import ROOT, Bench, wait_for
 
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -m tests.launch.toy"
 
@@ -224,7 +224,8 @@ def test_torchrun__output_of_every_rank_is_whole(bench: Bench) -> None:
 @pytest.mark.slow
 def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None:
     def listen(event: Event) -> None:
-        if isinstance(event, LegProgress) and event.step == 4:
+        if isinstance(event, LegProgress) and event.step >= 4:  # whichever rank came first, both have to be there
+            wait_for(lambda: all(f'"step": {4 + rank}' in bench.read(f"rank-{rank}.jsonl") for rank in range(2)))
             os.kill(os.getpid(), signal.SIGTERM)
 
     end = bench.run(bench.plan("leg", 2, command=f"{TORCHRUN} stubborn", cwd=ROOT), listen=listen)["leg"]
