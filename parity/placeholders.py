@@ -8,7 +8,7 @@ from parity.layout import AXES
 
 __all__ = ["PLACEHOLDER", "PLACEHOLDERS", "fill"]
 
-PLACEHOLDERS = ("nproc", "steps", "seed", "out", "leg", "run_id", *AXES)
+PLACEHOLDERS = ("nproc", "steps", "seed", "out", "leg", "run_id", "suite_dir", *AXES)
 
 PLACEHOLDER = re.compile(r"\{\{[a-z_]+\}\}|\{([a-z_]+)\}")
 

@@ -38,6 +38,7 @@ class Run:
     Attributes:
         suite: the suite.
         folder: what relative working folders are relative to.
+        suite_dir: the folder that the suite file lies in, absolute.
         directory: where everything goes.
         snapshot: the suite as it is recorded in the run directory.
         only: the legs to run.
@@ -46,6 +47,7 @@ class Run:
 
     suite: Suite
     folder: Path
+    suite_dir: Path
     directory: RunDirectory
     snapshot: Snapshot
     only: Sequence[str]
@@ -80,6 +82,7 @@ def prepare(
     out: Path,
     slots: Slots,
     reproduce: str,
+    suite_dir: Path | None = None,
     only: Sequence[str] = (),
     keep: bool = False,
 ) -> tuple[Run, tuple[str, ...]]:
@@ -91,6 +94,7 @@ def prepare(
         out: the run directory; an earlier run there is moved aside, unless it is kept.
         slots: devices.
         reproduce: the command line that runs it.
+        suite_dir: the folder that the suite file lies in; `folder` if not given.
         only: the legs to run; all if there are none.
         keep: leave an earlier run's other legs where they are.
 
@@ -107,7 +111,8 @@ def prepare(
     snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
     directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
     notes = (f"the earlier run is now in {moved}" if moved else "", note)
-    return Run(suite, folder, directory, snapshot, names, slots), tuple(filter(None, notes))
+    suite_dir = (folder if suite_dir is None else suite_dir).absolute()
+    return Run(suite, folder, suite_dir, directory, snapshot, names, slots), tuple(filter(None, notes))
 
 
 def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
@@ -117,7 +122,10 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         DeviceError: a leg needs more slots than there are; nothing was started.
     """
     plans = {name: _leg_plan(plan, name) for name in plan.only}
-    sources = {name: LegSource(plan.directory, plan.snapshot, name, leg.cwd or Path()) for name, leg in plans.items()}
+    sources = {
+        name: LegSource(plan.directory, plan.snapshot, name, leg.cwd or Path(), plan.suite_dir)
+        for name, leg in plans.items()
+    }
     begun: set[str] = set()
 
     def listen(event: Event) -> None:
@@ -147,7 +155,7 @@ def check_whole(ends: Mapping[str, LegEnd]) -> None:
 def _leg_plan(plan: Run, name: str) -> LegPlan:
     suite, leg = plan.suite, plan.suite.legs[name]
     out = plan.directory.leg(name)
-    values = placeholders(suite, name, leg, out, plan.snapshot.run_id)
+    values = placeholders(suite, name, leg, out, plan.snapshot.run_id, plan.suite_dir)
     cuda = plan.snapshot.device == "cuda"
     common = {
         "name": name,

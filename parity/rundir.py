@@ -45,7 +45,7 @@ def new_run_id() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
 
 
-def placeholders(suite: Suite, name: str, leg: Leg, out: Path, run_id: str) -> dict[str, object]:
+def placeholders(suite: Suite, name: str, leg: Leg, out: Path, run_id: str, suite_dir: Path) -> dict[str, object]:
     """The values that a leg's command, working folder and source may name."""
     return {
         "nproc": leg.ranks,
@@ -54,6 +54,7 @@ def placeholders(suite: Suite, name: str, leg: Leg, out: Path, run_id: str) -> d
         "out": out,
         "leg": name,
         "run_id": run_id,
+        "suite_dir": suite_dir,
         **leg.sizes().sizes(),
     }
 

@@ -48,15 +48,17 @@ class LegSource:
         snapshot: the suite as run.
         name: the leg.
         cwd: the leg's working folder, which a relative path is relative to.
+        suite_dir: the folder that the suite file lies in.
     """
 
-    def __init__(self, directory: RunDirectory, snapshot: Snapshot, name: str, cwd: Path) -> None:
+    def __init__(self, directory: RunDirectory, snapshot: Snapshot, name: str, cwd: Path, suite_dir: Path) -> None:
         leg = snapshot.suite.legs[name]
         source = leg.source or snapshot.suite.source
         self._directory, self._name, self._out = directory, name, directory.leg(name)
         self.path: Path | None = None
         if source is not None:
-            self.path = cwd / fill(source.file, placeholders(snapshot.suite, name, leg, self._out, snapshot.run_id))
+            values = placeholders(snapshot.suite, name, leg, self._out, snapshot.run_id, suite_dir)
+            self.path = cwd / fill(source.file, values)
         self._before = None if self.path is None else _State.of(self.path)
 
     def collect(self) -> tuple[str | None, str | None]:

@@ -391,6 +391,22 @@ def test_metrics_written_outside_the_run_directory_are_taken_into_it(tmp_path: P
     assert (tmp_path / "out" / "legs" / "tp1" / "source.tp1.jsonl").exists()
 
 
+def test_a_suite_names_files_beside_it_wherever_it_is_run_from_and_judged_without_them(tmp_path: Path) -> None:
+    beside = tmp_path / "the suite's folder"
+    (beside / "work").mkdir(parents=True)
+    line = f"{sys.executable} {{suite_dir}}/trainer.py {{suite_dir}}/{{leg}}.jsonl {{steps}} {{tp}}"
+    listed = [sys.executable, "{suite_dir}/trainer.py", "{suite_dir}/tp3.jsonl", "{steps}", "{tp}"]
+    legs = {"tp1": {"command": line, "cwd": "{suite_dir}/work"}, "tp3": {"command": listed}}
+    path = suite(beside, legs, source="{suite_dir}/{leg}.jsonl")
+    (tmp_path / "elsewhere").mkdir()
+    done = parity("run", os.path.relpath(path, tmp_path / "elsewhere"), cwd=tmp_path / "elsewhere")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "elsewhere" / "parity-out").rename(tmp_path / "moved")
+    shutil.rmtree(beside)
+    done = parity("compare", tmp_path / "moved")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_metrics_left_by_another_run_are_not_taken_for_this_one_s(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text('{"step": 0, "loss": 6.0}\n')
     os.utime(tmp_path / "old.jsonl", (1e9, 1e9))

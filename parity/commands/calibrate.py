@@ -56,6 +56,7 @@ def calibrate(
     plan, notes = prepare(
         loaded,
         folder=folder_of(path),
+        suite_dir=path.parent,
         out=out,
         slots=Slots.here(slots),
         reproduce=shlex.join(command),

@@ -43,6 +43,7 @@ def run(
     plan, notes = prepare(
         loaded,
         folder=folder_of(path),
+        suite_dir=path.parent,
         out=out,
         slots=Slots.here(slots),
         reproduce=shlex.join(command),
