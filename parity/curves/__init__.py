@@ -11,7 +11,8 @@ from parity.curves.curve import Conflict, Curve, LegCurves, Note, Resolution
 from parity.curves.formats import Format, formats
 from parity.curves.keys import Keys
 from parity.curves.notes import Notes, refusal
-from parity.curves.opening import Limits, open_lines
+from parity.curves.opening import HEAD, Limits, open_lines
+from parity.curves.printed import Printed
 from parity.errors import UsageError
 from parity.plain import plain
 
@@ -55,12 +56,18 @@ def read(
     asked = None if format is None else _named(format)
     notes = Notes()
     with open_lines(path, notes, limits=limits, within=within) as opened:
-        if asked is None:
-            found, evidence = _detected(opened.head, source)
-            shown: tuple[Note, ...] = (Note(plain(f"{found.name}: {evidence}")),)
+        if asked is not None:
+            found, shown = asked, tuple[Note, ...]()
         else:
-            found, shown = asked, ()
-        curves = found.read(opened.lines, source, keys)
+            detected = _detected(opened.head, source)
+            if detected is None:
+                detected = _detected(_printed_further_on(path, limits, within), source)
+            if detected is None:
+                first = plain(opened.head.lstrip().split("\n", 1)[0], 60)
+                raise refusal(source, f"no known format ({', '.join(formats())}); it begins {first!r}")
+            found, evidence = detected
+            shown = (Note(plain(f"{found.name}: {evidence}")),)
+        curves = found.read(opened, source, keys)
     return dataclasses.replace(curves, notes=(*shown, *notes.all(), *curves.notes))
 
 
@@ -73,7 +80,7 @@ def _named(name: str) -> Format:
     raise UsageError(f"format {plain(name, 40)!r} is unknown{hint}; the formats are: {', '.join(known)}")
 
 
-def _detected(head: str, source: str) -> tuple[Format, str]:
+def _detected(head: str, source: str) -> tuple[Format, str] | None:
     for generic in (False, True):
         asked = [(one, one.matches(head)) for one in formats().values() if one.generic == generic]
         matching = [(one, evidence) for one, evidence in asked if evidence is not None]
@@ -82,5 +89,20 @@ def _detected(head: str, source: str) -> tuple[Format, str]:
             raise refusal(source, f"could be {several}: say which with format")
         if matching:
             return matching[0]
-    first = plain(head.lstrip().split("\n", 1)[0], 60)
-    raise refusal(source, f"no known format ({', '.join(formats())}); it begins {first!r}")
+    return None
+
+
+def _printed_further_on(
+    path: str | os.PathLike[str], limits: Limits | None, within: str | os.PathLike[str] | None
+) -> str:
+    """Lines that may be records of a printed format, where a file begins with something long that is not."""
+    needles = [needle for one in formats().values() if isinstance(one, Printed) for needle in one.needles]
+    lines: list[str] = []
+    size = 0
+    with open_lines(path, Notes(), limits=limits, within=within) as opened:
+        for _, line in opened.holding(needles):
+            lines.append(line)
+            size += len(line) + 1
+            if size > HEAD:
+                break
+    return "\n".join(lines)

@@ -3,11 +3,12 @@
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from parity.curves.curve import LegCurves
 from parity.curves.keys import Keys
+from parity.curves.opening import Opened
 
 __all__ = ["Format", "formats"]
 
@@ -26,8 +27,8 @@ class Format(Protocol):
     def matches(self, head: str) -> str | None:
         """What in the first characters of a source shows this format ("40 lines matched"), or None."""
 
-    def read(self, lines: Iterator[str], source: str, keys: Keys | None) -> LegCurves:
-        """The curves in `lines`.
+    def read(self, opened: Opened, source: str, keys: Keys | None) -> LegCurves:
+        """The curves in an open source.
 
         Args:
             source: the path, for messages.

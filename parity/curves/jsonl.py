@@ -3,29 +3,14 @@
 Reads as they are: `training.jsonl` of NeMo Automodel and the metrics files of DeepSpeedExamples' AutoTP check.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-
-import numpy as np
-
 from parity.curves.curve import LegCurves
-from parity.curves.gather import Gather
-from parity.curves.keys import DEFAULTS, Keys, chosen, listed, lookalikes, lookup, names
-from parity.curves.notes import Notes, refusal
-from parity.curves.numbers import ABSENT, as_number
+from parity.curves.keys import DEFAULTS, Keys, listed
+from parity.curves.notes import Notes
+from parity.curves.opening import Opened
+from parity.curves.reading import Reading
 from parity.curves.records import Record, objects
-from parity.errors import UsageError
-from parity.plain import plain
 
 __all__ = ["FORMAT", "JsonLines"]
-
-# Fields by which loops tell evaluation from training where both call their loss `loss`.
-_MARKS = ("type", "split", "mode", "phase", "stage")
-_EVALUATION = {"eval", "evaluation", "test", "val", "valid", "validation"}
-
-# Records of each batch searched for nested names, which are only needed for messages.
-_SEARCHED = 20
-# More names than a message could use: a hostile log can have a new one on every line.
-_MOST_NAMES = 1000
 
 
 class JsonLines:
@@ -43,125 +28,12 @@ class JsonLines:
         few = listed(list(found[-1])[:6])
         return f"{len(found)} of the first {len(complete)} lines are JSON objects, with {few}"
 
-    def read(self, lines: Iterator[str], source: str, keys: Keys | None) -> LegCurves:
+    def read(self, opened: Opened, source: str, keys: Keys | None) -> LegCurves:
         """See `Format.read`. Curves: loss, grad_norm, lr and whatever else `keys` names."""
-        reading = _Reading(source, chosen(keys))
-        for records, numbers in objects(lines, reading.notes):
+        reading = Reading(source, keys, DEFAULTS, records="JSON object")
+        for records, numbers in objects(opened.lines(), reading.notes):
             reading.take(records, numbers)
-        curves = reading.gather.curves(reading.choose())
-        return LegCurves(source, self.name, curves, reading.notes.all())
-
-
-class _Reading:
-    """One file: what was seen so far, and at the end which key is which metric."""
-
-    def __init__(self, source: str, given: Mapping[str, tuple[str, ...]]) -> None:
-        self.notes = Notes()
-        self.gather = Gather(source, self.notes)
-        self._source = source
-        self._given = given
-        self._metrics = {**DEFAULTS, **given}
-        self._step_keys = self._metrics.pop("step")
-        self._keys = tuple(dict.fromkeys(key for several in self._metrics.values() for key in several))
-        self._step: str | None = None
-        self._names: set[str] = set()
-
-    def take(self, records: list[Record], lines: Sequence[int]) -> None:
-        present: set[str] = set().union(*records)
-        if len(self._names) < _MOST_NAMES:
-            new = sorted(names(records[:_SEARCHED]) | present)
-            self._names.update(new[:_MOST_NAMES])
-        if present.intersection(_MARKS):
-            records, lines = self._training(records, lines)
-        if self._step is None:
-            self._step = self._step_key(records)
-        steps, records, lines = self.gather.steps(records, lines, self._step or self._step_keys[0])
-        known = self.gather.add(steps, records, lines, [key for key in self._keys if _may_have(present, key)])
-        for row in np.flatnonzero(~known).tolist():
-            self.notes.at("records with a step and no metric, as of evaluations, were ignored", lines[row])
-        for metric, several in self._metrics.items():
-            if metric not in self._given and len(present.intersection(several)) > 1:
-                self._ask_if_together(metric, several, records)
-
-    def _training(self, records: list[Record], lines: Sequence[int]) -> tuple[list[Record], list[int]]:
-        kept = []
-        for record, line in zip(records, lines, strict=True):
-            marks = (record.get(key) for key in _MARKS)
-            if any(isinstance(mark, str) and mark.lower() in _EVALUATION for mark in marks):
-                self.notes.at("records marked as evaluation were ignored", line)
-            else:
-                kept.append((record, line))
-        return [record for record, _ in kept], [line for _, line in kept]
-
-    def _step_key(self, records: list[Record]) -> str | None:
-        for record in records:
-            there = [key for key in self._step_keys if lookup(record, key) not in (ABSENT, None)]
-            if len(there) > 1 and "step" not in self._given:
-                raise self._ask("step", there)
-            if there:
-                return there[0]
-        return None
-
-    def _ask_if_together(self, metric: str, several: Sequence[str], records: list[Record]) -> None:
-        """Names for a metric that never share a record are no riddle: the Hugging Face Trainer ends a log of
-        `loss` with one summary that has `train_loss`. Two in one record are."""
-        for record in records:
-            there = [key for key in several if as_number(record.get(key)) is not None]
-            if len(there) > 1:
-                raise self._ask(metric, there)
-
-    def _ask(self, metric: str, there: Sequence[str]) -> UsageError:
-        choice = "{" + f"{metric}: {there[0]}" + "}"
-        return refusal(self._source, f"{' and '.join(there)} could each be the {metric}: say which, keys: {choice}")
-
-    def choose(self) -> dict[str, str]:
-        """The key of each metric there is."""
-        if not self._names:
-            raise refusal(self._source, "no line is a JSON object")
-        if self._step is None:
-            if "step" in self._given:
-                raise self._nowhere("step", self._step_keys)
-            raise refusal(
-                self._source, f"no record has a step; the keys are: {listed(self._names)}; name it, keys: {{step: …}}"
-            )
-        metrics: dict[str, str] = {}
-        seen = False
-        for metric, several in self._metrics.items():
-            there = [key for key in several if self.gather.has(key)]
-            seen = seen or bool(there)
-            key = next((key for key in there if self.gather.has_number(key)), None)
-            if key is not None:
-                metrics[metric] = key
-            elif there:
-                self.notes.add(f"{metric} has no number at any step, so it is absent{self._hint(metric, there)}")
-            elif metric in self._given:
-                raise self._nowhere(metric, several)
-            elif hint := self._hint(metric, ()):
-                self.notes.add(f"there is no {metric}{hint}")
-        if not seen:
-            raise refusal(
-                self._source,
-                f"no record has a {', '.join(self._metrics)}; the keys are: {listed(self._names)}; "
-                "name them, keys: {loss: …}",
-            )
-        return metrics
-
-    def _hint(self, metric: str, but: Sequence[str]) -> str:
-        taken = {*but, *(key for key in self._keys if self.gather.has_number(key))}
-        like = lookalikes(metric, self._names - taken)
-        return f"; looks like it: {listed(like)} (choose with keys)" if like and metric != "lr" else ""
-
-    def _nowhere(self, metric: str, several: Sequence[str]) -> UsageError:
-        asked = " or ".join(plain(key, 40) for key in several)
-        like = [found for key in several for found in lookalikes(key, self._names)] or lookalikes(metric, self._names)
-        hint = f", did you mean {plain(like[0], 40)}?" if like else ";"
-        return refusal(
-            self._source, f"keys.{plain(metric, 40)}: no record has {asked}{hint} the keys are: {listed(self._names)}"
-        )
-
-
-def _may_have(present: set[str], key: str) -> bool:
-    return key in present or key.split(".", 1)[0] in present
+        return reading.leg(self.name)
 
 
 FORMAT = JsonLines()

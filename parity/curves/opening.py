@@ -2,22 +2,25 @@
 
 import codecs
 import gzip
+import heapq
 import io
+import itertools
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from parity.curves.notes import Notes, refusal
+from parity.errors import UsageError
 from parity.plain import plain
 from parity.untrusted import open_regular
 
-__all__ = ["Limits", "Opened", "open_lines"]
+__all__ = ["HEAD", "Limits", "Opened", "open_lines"]
 
 # Large enough that splitting is done in C, small enough to be nothing in memory.
-CHUNK = 1 << 18
+CHUNK = 1 << 20
 # What detection sees. Launchers print banners and configurations first, some as one line of JSON: the
 # longest banner among the frameworks' real logs is below 64 KiB.
 HEAD = 1 << 18
@@ -47,17 +50,51 @@ class Limits:
     line: int = 1 << 20
 
 
-@dataclass(frozen=True)
 class Opened:
-    """An open source.
+    """An open source: its beginning, and once, while it is open, everything in it.
 
     Attributes:
         head: the first characters, for detection; line ends are newlines.
-        lines: every line from the first on, without its end; readable once, while the source is open.
     """
 
-    head: str
-    lines: Iterator[str]
+    def __init__(self, first: bytes, blocks: Iterator[bytes], source: str, limits: Limits, notes: Notes) -> None:
+        self._codec = next((name for mark, name in _MARKS if first.startswith(mark)), "utf-8")
+        self._blocks = itertools.chain([first], blocks)
+        self._source, self._limits, self._notes = source, limits, notes
+        self.head = next(self._decoded(iter([first])))[:HEAD]
+
+    def lines(self) -> Iterator[str]:
+        """Every line from the first on, without its end."""
+        return _lines(self._decoded(self._blocks), self._source, self._limits)
+
+    def holding(self, needles: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The lines that hold any of `needles`, each with its number, counted from 1 by newlines alone.
+
+        Other lines cost what it takes to search bytes: nothing of them is decoded.
+        """
+        if self._codec in ("utf-8", "utf-8-sig"):
+            sought = [needle.encode() for needle in needles]
+            for number, line in _searched(self._blocks, sought, self._source, self._limits):
+                text = line.decode("utf-8", "replace")
+                self._check(text)
+                yield number, text
+        else:
+            for number, text in enumerate(self.lines(), start=1):
+                if any(needle in text for needle in needles):
+                    yield number, text
+
+    def _decoded(self, blocks: Iterator[bytes]) -> Iterator[str]:
+        """The text with every line end as a newline, a piece for each block."""
+        replacing = codecs.getincrementaldecoder(self._codec)("replace")
+        decoder = io.IncrementalNewlineDecoder(replacing, translate=True)
+        for block in blocks:
+            yield self._check(decoder.decode(block))
+        yield self._check(decoder.decode(b"", final=True))
+
+    def _check(self, text: str) -> str:
+        if "\ufffd" in text:
+            self._notes.add(f"some bytes are not {self._codec.removesuffix('-sig').upper()} and were replaced")
+        return text
 
 
 @contextmanager
@@ -87,13 +124,12 @@ def open_lines(
         first = b""
         while len(first) < HEAD and (block := next(blocks, b"")):
             first += block
-        pieces = _decoded(first, blocks, notes)
-        head = next(pieces, "")
-        if "\x00" in head:
+        opened = Opened(first, blocks, source, limits, notes)
+        if "\x00" in opened.head:
             raise refusal(source, "not text (it holds NUL bytes); UTF-16 needs a byte-order mark, else save as UTF-8")
-        if not head.strip():
+        if not opened.head.strip():
             raise refusal(source, "is empty: the run wrote nothing")
-        yield Opened(head[:HEAD], _lines(head, pieces, source, limits))
+        yield opened
 
 
 def _open(source: str, limits: Limits, within: str | os.PathLike[str] | None) -> BinaryIO:
@@ -131,46 +167,64 @@ def _blocks(file: BinaryIO, source: str, limits: Limits, notes: Notes) -> Iterat
         raise refusal(source, f"can't be read: {_reason(error)}") from None
 
 
-def _decoded(first: bytes, rest: Iterator[bytes], notes: Notes) -> Iterator[str]:
-    """The text with every line end as a newline; the first piece is all of `first`."""
-    codec = next((name for mark, name in _MARKS if first.startswith(mark)), "utf-8")
-    replacing = codecs.getincrementaldecoder(codec)("replace")
-    decoder = io.IncrementalNewlineDecoder(replacing, translate=True)
-    noted = False
-
-    def checked(text: str) -> str:
-        nonlocal noted
-        if not noted and "\ufffd" in text:
-            noted = True
-            notes.add(f"some bytes are not {codec.removesuffix('-sig').upper()} and were replaced")
-        return text
-
-    yield checked(decoder.decode(first))
-    for block in rest:
-        yield checked(decoder.decode(block))
-    yield checked(decoder.decode(b"", final=True))
-
-
-def _lines(head: str, pieces: Iterator[str], source: str, limits: Limits) -> Iterator[str]:
-    number, tail = 1, head
-    while True:
+def _lines(pieces: Iterator[str], source: str, limits: Limits) -> Iterator[str]:
+    number, tail = 1, ""
+    for piece in pieces:
+        tail += piece
         # Not splitlines(): it also splits at characters that a JSON string may hold as they are.
         lines = tail.split("\n")
         tail = lines.pop()
         for at, line in enumerate((*lines, tail), start=number):
             if len(line) > limits.line:
-                raise refusal(
-                    source,
-                    f"line {at} is longer than {limits.line} characters: this is not a log of one record a line",
-                )
+                raise _too_long(source, at, limits)
         number += len(lines)
         yield from lines
-        piece = next(pieces, None)
-        if piece is None:
-            break
-        tail += piece
     if tail:
         yield tail
+
+
+def _searched(
+    blocks: Iterator[bytes], needles: Sequence[bytes], source: str, limits: Limits
+) -> Iterator[tuple[int, bytes]]:
+    """The lines, ended by LF or CR, that hold any of `needles`; numbered by LF."""
+    number, carried = 1, b""
+    for block in itertools.chain(blocks, [b"\n"]):
+        text = carried + block
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        carried = text[end:]
+        if len(carried) > limits.line:
+            raise _too_long(source, number + text.count(b"\n"), limits)
+        counted = 0
+        for at in _places(text, needles, end):
+            if at < counted:
+                continue
+            start = max(text.rfind(b"\n", counted, at), text.rfind(b"\r", counted, at), counted - 1) + 1
+            ends = (text.find(b"\n", at, end), text.find(b"\r", at, end))
+            stop = min(one for one in ends if one >= 0)
+            if stop - start > limits.line:
+                raise _too_long(source, number, limits)
+            number += text.count(b"\n", counted, start)
+            yield number, text[start:stop]
+            counted = stop
+        number += text.count(b"\n", counted, end)
+
+
+def _places(text: bytes, needles: Sequence[bytes], end: int) -> Iterator[int]:
+    """Where each of `needles` begins in `text[:end]`, in order."""
+    return heapq.merge(*(_found(text, needle, end) for needle in needles))
+
+
+def _found(text: bytes, needle: bytes, end: int) -> Iterator[int]:
+    at = text.find(needle, 0, end)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1, end)
+
+
+def _too_long(source: str, line: int, limits: Limits) -> UsageError:
+    return refusal(
+        source, f"line {line} is longer than {limits.line} characters: this is not a log of one record a line"
+    )
 
 
 def _reason(error: Exception) -> str:

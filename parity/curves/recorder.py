@@ -1,12 +1,13 @@
 """The project's own format: what the recorder writes in a leg, `rank-<r>.jsonl`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from parity.curves.curve import LegCurves
 from parity.curves.gather import Gather
 from parity.curves.keys import Keys, chosen, listed, lookalikes
 from parity.curves.notes import Notes, refusal
+from parity.curves.opening import Opened
 from parity.curves.records import Record, objects
 from parity.errors import UsageError
 from parity.plain import plain
@@ -39,7 +40,7 @@ class Recorder:
         found = _UNSTARTED.match(head)
         return f"the first line is of kind {found.group(1)}" if found else None
 
-    def read(self, lines: Iterator[str], source: str, keys: Keys | None) -> LegCurves:
+    def read(self, opened: Opened, source: str, keys: Keys | None) -> LegCurves:
         """See `Format.read`. A curve for every field of the step lines that has numbers.
 
         `finished` is whether the file has an end line after its last start line. A file without any step
@@ -53,7 +54,7 @@ class Recorder:
         metrics: dict[str, str] = {}
         life = _Life(source, notes)
         count = 0
-        for records, numbers in objects(lines, notes):
+        for records, numbers in objects(opened.lines(), notes):
             kinds = [record.get("kind") for record in records]
             if any(kind != "step" for kind in kinds):
                 rows = [row for row, kind in enumerate(kinds) if kind == "step"]

@@ -147,7 +147,7 @@ def read_records(folder: Path, within: Path) -> tuple[LegRecords | None, list[st
 def _rank(path: Path, within: Path) -> RankRecord:
     lines: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
     with open_lines(path, Notes(), limits=Limits(line=LINE_LIMIT), within=within) as opened:
-        for number, line in enumerate(opened.lines, 1):
+        for number, line in enumerate(opened.lines(), 1):
             kind = _kind(line)
             if kind is None:
                 continue

@@ -19,7 +19,7 @@ LINES = TEXT.splitlines()
 def lines_of(path: Path, limits: Limits | None = None, within: Path | None = None) -> tuple[list[str], list[str]]:
     notes = Notes()
     with open_lines(path, notes, limits=limits, within=within) as opened:
-        return list(opened.lines), [note.text for note in notes.all()]
+        return list(opened.lines()), [note.text for note in notes.all()]
 
 
 def refused(path: Path, limits: Limits | None = None, within: Path | None = None) -> str:
@@ -174,3 +174,22 @@ def test_open_lines__within_a_folder_that_is_itself_reached_by_a_link(tmp_path: 
     (tmp_path / "run" / "log").write_text("x")
     (tmp_path / "latest").symlink_to(tmp_path / "run")
     assert lines_of(tmp_path / "latest" / "log", within=tmp_path / "latest")[0] == ["x"]
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
+def test_holding__only_the_lines_with_a_needle_and_their_numbers(write: Write, codec: str) -> None:
+    text = "loss 0\nother\n\nbar 1%\rbar 2% loss 1\nx lo loss loss 2\nnorm 3\n" + "y\n" * 700_000 + "loss 4"
+    with open_lines(write(text.encode(codec)), Notes()) as opened:
+        found = [(number, line.removeprefix("\ufeff")) for number, line in opened.holding(["loss", "norm"])]
+    lines = ["loss 0", "bar 2% loss 1", "x lo loss loss 2", "norm 3", "loss 4"]
+    assert [line for _, line in found] == lines
+    if codec != "utf-16":
+        assert [number for number, _ in found] == [1, 4, 5, 6, 700_007]
+
+
+def test_holding__a_line_without_end_is_refused_before_it_fills_memory(write: Write) -> None:
+    with (
+        open_lines(write("x" * 5_000_000), Notes(), limits=Limits(line=1 << 20)) as opened,
+        pytest.raises(UsageError, match="line 1 is longer than 1048576 characters"),
+    ):
+        list(opened.holding(["loss"]))

@@ -55,19 +55,31 @@ def test_read__every_real_log_is_whole(path: Path) -> None:
 
 
 def test_read__formats_are_found_by_their_modules() -> None:
-    assert list(formats()) == ["jsonl", "recorder"]
+    assert {"jsonl", "megatron", "recorder"} <= formats().keys()
+    assert list(formats()) == sorted(formats())
 
 
 def test_read__unknown_format(write: Write) -> None:
     with pytest.raises(
-        UsageError, match=r"^format 'recoder' is unknown, did you mean recorder\?; the formats are: jsonl, recorder$"
+        UsageError,
+        match=r"^format 'recoder' is unknown, did you mean recorder\?; the formats are: .*jsonl, .*recorder",
     ):
         read(write("x"), format="recoder")
 
 
 def test_read__no_format_matches(write: Write) -> None:
-    with pytest.raises(UsageError, match=r"no known format \(jsonl, recorder\); it begins 'Traceback"):
+    with pytest.raises(UsageError, match=r"no known format \(.*jsonl, .*recorder.*\); it begins 'Traceback"):
         read(write("Traceback (most recent call last):\n"))
+
+
+MEGATRON = " iteration        3/     100 | learning rate: 1.0E-05 | lm loss: 6.612992E+00 | grad norm: 111.173 |\n"
+
+
+def test_read__a_printed_record_after_a_long_banner_is_found(write: Write) -> None:
+    leg = read(write("building indices\n" * 40_000 + MEGATRON))
+    assert leg.format == "megatron"
+    assert leg.notes[0].text == "megatron: 1 line matched"
+    assert leg.curves["grad_norm"].values.tolist() == [111.173]
 
 
 def test_read__an_explicit_format_wins(write: Write) -> None:
