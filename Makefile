@@ -7,11 +7,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint format schemas bench selftest picture lock clean
+.PHONY: help run test test-fast test-frameworks lint format schemas bench selftest picture lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
-		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+		while IFS='|' read -r name text; do printf '  make %-16s %s\n' "$$name" "$$text"; done
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 1; }
@@ -35,6 +35,34 @@ test: $(VENV)/.installed-dev ## every test, with real ranks
 
 test-fast: $(VENV)/.installed-dev ## the tests that start no ranks
 	@$(BIN)/pytest --numprocesses 2 -m "not slow"
+
+# Each framework has a virtual environment of its own, unless its requirements begin with `# venv: other`.
+FRAMEWORKS ?= $(patsubst parity/recipes/%/requirements.txt,%,$(wildcard parity/recipes/*/requirements.txt))
+FRAMEWORK_VENVS := .venv-frameworks
+framework_venv = $(FRAMEWORK_VENVS)/$(or $(shell sed -n '1s/^\# venv: //p' parity/recipes/$(1)/requirements.txt),$(1))
+framework_pip = $(call framework_venv,$(1))/bin/python -m pip --disable-pip-version-check install --quiet
+# What this project needs beside torch, which is the framework's.
+define RUNTIME
+import tomllib
+project = tomllib.load(open("pyproject.toml", "rb"))
+print(*project["build-system"]["requires"], sep="\n")
+print(*(one for one in project["project"]["dependencies"] if not one.startswith("torch")), sep="\n")
+endef
+export RUNTIME
+
+.SECONDEXPANSION:
+$(FRAMEWORK_VENVS)/%.installed: parity/recipes/%/requirements.txt $$(wildcard parity/recipes/$$*/requirements-no-deps.txt) pyproject.toml | $(BIN)/python
+	@echo "installing $* in $(call framework_venv,$*)"
+	@test -x $(call framework_venv,$*)/bin/python || $(BIN)/python -m venv $(call framework_venv,$*)
+	@$(call framework_pip,$*) --requirement parity/recipes/$*/requirements.txt
+	@no_deps=parity/recipes/$*/requirements-no-deps.txt; \
+		test ! -f $$no_deps || $(call framework_pip,$*) --no-deps --requirement $$no_deps
+	@$(BIN)/python -c "$$RUNTIME" | $(call framework_pip,$*) --requirement /dev/stdin
+	@$(call framework_pip,$*) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-frameworks: $(VENV)/.installed-dev $$(patsubst %,$(FRAMEWORK_VENVS)/%.installed,$$(FRAMEWORKS)) ## install FRAMEWORKS="deepspeed ...", or all, and run their recipes
+	@PARITY_FRAMEWORKS="$(FRAMEWORKS)" $(BIN)/pytest tests/frameworks
 
 lint: $(VENV)/.installed-dev ## ruff and mypy
 	@$(BIN)/ruff check .
@@ -70,4 +98,4 @@ lock: ## pin what pyproject.toml asks for, in a new environment
 	@rm -rf .venv-lock build
 
 clean: ## remove the virtual environment and what runs left
-	@rm -rf $(VENV) parity-out parity-out.* parity-selftest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(FRAMEWORK_VENVS) parity-out parity-out.* parity-selftest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
