@@ -1,6 +1,6 @@
 """Mistakes that a person must act on, told in lines and never as a traceback."""
 
-__all__ = ["DeviceError", "DiskError", "UsageError"]
+__all__ = ["DeviceError", "DiskError", "PackageError", "UsageError"]
 
 
 class UsageError(Exception):
@@ -25,5 +25,11 @@ class DeviceError(UsageError):
 
 class DiskError(UsageError):
     """What a run leaves could not be written; exits with code 4, the verdict `error`."""
+
+    exit_code = 4
+
+
+class PackageError(UsageError):
+    """The legs' Python lacks a module that they import; exits with code 4, the verdict `error`."""
 
     exit_code = 4

@@ -12,6 +12,7 @@ from typing import Literal
 
 from parity.errors import DeviceError, DiskError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
+from parity.needs import check_needs
 from parity.placeholders import fill
 from parity.result import LegResult, LegStatus
 from parity.rundir import RunDirectory, Snapshot, new_run_id, placeholders
@@ -103,15 +104,17 @@ def prepare(
 
     Raises:
         DeviceError: a leg needs more devices than there are.
+        PackageError: the legs' Python lacks a module that the suite says they import.
         UsageError: `out` is no place for a run.
     """
     names = list(only or suite.legs)
     device, note = choose_device(suite, names, slots)
+    suite_dir = (folder if suite_dir is None else suite_dir).absolute()
+    check_needs(suite, names, folder, suite_dir, _PATH)
     directory, moved = RunDirectory.create(out, keep=keep, legs=names)
     snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
     directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
     notes = (f"the earlier run is now in {moved}" if moved else "", note)
-    suite_dir = (folder if suite_dir is None else suite_dir).absolute()
     return Run(suite, folder, suite_dir, directory, snapshot, names, slots), tuple(filter(None, notes))
 
 

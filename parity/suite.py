@@ -27,6 +27,7 @@ from parity.suite_values import (
     FloorSetting,
     FormatName,
     Line,
+    Module,
     Name,
     Names,
     Pattern,
@@ -226,6 +227,9 @@ class Suite(_Model):
     floor: FloorSetting = Field(
         default=None,
         description="Legs to make of each comparison's baseline, to measure how far correct runs differ.",
+    )
+    needs: list[Module] = Field(
+        default=[], description="Python modules that the legs import; nothing is started where one is missing."
     )
     timeout: Seconds = Field(default=600.0, description="Wall-clock limit of each leg.")
     env: Environment = {}

@@ -16,6 +16,7 @@ __all__ = [
     "FloorSetting",
     "FormatName",
     "Line",
+    "Module",
     "Name",
     "Names",
     "Pattern",
@@ -77,6 +78,7 @@ Seconds = Annotated[
     Field(gt=0, le=30 * 86400, description="A length of time: seconds, or a number with s, m or h."),
 ]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Module = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Name | list[Name] | None)]
 Relative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Line = Annotated[str, AfterValidator(_without_nul)]
