@@ -34,6 +34,7 @@ class _Column:
     touched: list[Steps] = field(default_factory=list)
     decimals: int = 0
     significant: int = 0
+    texts: int = 0
 
 
 class Gather:
@@ -44,6 +45,7 @@ class Gather:
         self._notes = notes
         self._columns: dict[str, _Column] = {}
         self._records = 0
+        self._again: dict[tuple[int, int], list[str]] = {}
 
     def steps(
         self, records: list[Record], lines: Sequence[int], key: str
@@ -102,6 +104,7 @@ class Gather:
             grown.touched.append(grown.steps[-1] if whole else steps[found.touched])
             grown.decimals = max(grown.decimals, found.decimals)
             grown.significant = max(grown.significant, found.significant)
+            grown.texts += found.texts
         return known
 
     def has(self, key: str) -> bool:
@@ -128,6 +131,9 @@ class Gather:
         every = np.unique(np.concatenate(touched)) if touched else np.empty(0, dtype=np.int64)
         filled = {metric: one for metric, one in columns.items() if any(values.size for values in one.values)}
         curves = {metric: self._settle(metric, column, every) for metric, column in filled.items()}
+        for (count, first), of in self._again.items():
+            what = f"{count} step{'s' * (count > 1)} written again with the same value, first step {first}"
+            self._notes.add(f"{', '.join(of)}: {what}")
         full = [c.resolution for m, c in curves.items() if not filled[m].significant and _is_full(c.resolution)]
         if full:
             finest = Resolution(max(one.decimals for one in full), max(one.significant for one in full))
@@ -138,7 +144,11 @@ class Gather:
 
     def _settle(self, metric: str, column: _Column, every: Steps) -> Curve:
         steps, values = np.concatenate(column.steps), np.concatenate(column.values)
-        printed = resolution(values, column.decimals, column.significant)
+        if column.texts == values.size:
+            # Text has all its digits; a value could claim more: 85.8G, as 85.8e9, would be printed to the unit.
+            printed = Resolution(column.decimals, max(column.significant, 1))
+        else:
+            printed = resolution(values, column.decimals, column.significant)
         conflicts: tuple[Conflict, ...] = ()
         if np.any(steps[1:] <= steps[:-1]):
             if np.any(steps[1:] < steps[:-1]):
@@ -161,7 +171,7 @@ class Gather:
         name = plain(metric, 40)
         again = steps[starts[(counts > 1) & ~differ]]
         if again.size:
-            self._notes.add(f"{name}: {again.size} steps written again with the same value, first step {again[0]}")
+            self._again.setdefault((int(again.size), int(again[0])), []).append(name)
         conflicts = []
         for group in np.flatnonzero(differ)[:MOST_CONFLICTS]:
             start = starts[group]

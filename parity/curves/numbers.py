@@ -20,6 +20,10 @@ LARGEST_STEP = 1 << 53
 
 # Written out because float() would also take 1_000 and digits of other scripts.
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+# With thousands separators: whole groups of three, so that a decimal comma is no number.
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+# "2/4389", the step of how many.
+_STEP_OF = re.compile(r" *(\d{1,16}) */ *\d{1,16} *", re.ASCII)
 # Longer strings are not printed numbers.
 _NUMBER_LENGTH = 64
 # 5e-324 with 17 digits has 340 decimals; an exponent in a string can claim any number.
@@ -36,7 +40,9 @@ def as_number(value: object) -> float | None:
         return None
     if isinstance(value, str):
         text = value.strip() if len(value) <= _NUMBER_LENGTH else ""
-        return float(text) if _NUMBER.fullmatch(text) else None
+        if _NUMBER.fullmatch(text):
+            return float(text)
+        return float(text.replace(",", "")) if "," in text and _GROUPED.fullmatch(text) else None
     if isinstance(value, int):
         try:
             return float(value)
@@ -52,7 +58,8 @@ def as_step(value: object) -> int | None:
         return steps.pop() if len(steps) == 1 else None
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value <= LARGEST_STEP else None
-    number = as_number(value)
+    of = _STEP_OF.fullmatch(value) if isinstance(value, str) else None
+    number = as_number(of[1] if of else value)
     if number is None or not 0 <= number <= LARGEST_STEP or number != int(number):
         return None
     return int(number)
@@ -68,6 +75,7 @@ class Cells:
         touched: int64, the records that hold the key at all.
         odd: records whose value is neither a number nor null.
         decimals, significant: most digits among values that were strings, which keep trailing zeros.
+        texts: how many values were strings.
     """
 
     rows: NDArray[np.int64]
@@ -76,6 +84,7 @@ class Cells:
     odd: tuple[int, ...] = ()
     decimals: int = 0
     significant: int = 0
+    texts: int = 0
 
 
 def cells(column: Sequence[object]) -> Cells:
@@ -90,7 +99,7 @@ def cells(column: Sequence[object]) -> Cells:
     values: list[float] = []
     touched: list[int] = []
     odd: list[int] = []
-    decimals = significant = 0
+    decimals = significant = texts = 0
     for row, cell in enumerate(column):
         if cell is ABSENT:
             continue
@@ -101,6 +110,7 @@ def cells(column: Sequence[object]) -> Cells:
                 rows.append(row)
                 values.append(number)
                 if isinstance(value, str):
+                    texts += 1
                     after, all_digits = digits(value)
                     decimals, significant = max(decimals, after), max(significant, all_digits)
             elif value is not None:
@@ -108,12 +118,12 @@ def cells(column: Sequence[object]) -> Cells:
     as_rows = np.array(rows, dtype=np.int64)
     as_touched = np.array(touched, dtype=np.int64)
     as_values = np.array(values, dtype=np.float64)
-    return Cells(as_rows, as_values, as_touched, tuple(odd), decimals, significant)
+    return Cells(as_rows, as_values, as_touched, tuple(odd), decimals, significant, texts)
 
 
 def digits(text: str) -> tuple[int, int]:
     """Decimals and significant digits of a printed number; (0, 0) where it is not finite."""
-    mantissa, _, exponent = text.strip().lower().lstrip("+-").partition("e")
+    mantissa, _, exponent = text.replace(",", "").strip().lower().lstrip("+-").partition("e")
     whole, _, fraction = mantissa.partition(".")
     if not (whole + fraction).isdigit():
         return 0, 0

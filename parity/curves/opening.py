@@ -34,6 +34,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GZIP = b"\x1f\x8b"
+# Marks the last line if it has no end; no character of a text is it, as texts with it are not read.
+_END = "\0"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Opened:
 
     Attributes:
         head: the first characters, for detection; line ends are newlines.
+        cut: whether the line that `holding` handed out just now is the last and has no end, as after a crash.
     """
 
     def __init__(self, first: bytes, blocks: Iterator[bytes], source: str, limits: Limits, notes: Notes) -> None:
@@ -62,6 +65,7 @@ class Opened:
         self._blocks = itertools.chain([first], blocks)
         self._source, self._limits, self._notes = source, limits, notes
         self.head = next(self._decoded(iter([first])))[:HEAD]
+        self.cut = False
 
     def lines(self) -> Iterator[str]:
         """Every line from the first on, without its end."""
@@ -74,13 +78,16 @@ class Opened:
         """
         if self._codec in ("utf-8", "utf-8-sig"):
             sought = [needle.encode() for needle in needles]
-            for number, line in _searched(self._blocks, sought, self._source, self._limits):
-                text = line.decode("utf-8", "replace")
+            for number, line, cut in _searched(self._blocks, sought, self._source, self._limits):
+                text, self.cut = line.decode("utf-8", "replace"), cut
                 self._check(text)
                 yield number, text
         else:
-            for number, text in enumerate(self.lines(), start=1):
+            pieces = itertools.chain(self._decoded(self._blocks), [_END])
+            for number, marked in enumerate(_lines(pieces, self._source, self._limits), start=1):
+                text = marked.removesuffix(_END)
                 if any(needle in text for needle in needles):
+                    self.cut = text != marked
                     yield number, text
 
     def _decoded(self, blocks: Iterator[bytes]) -> Iterator[str]:
@@ -185,11 +192,11 @@ def _lines(pieces: Iterator[str], source: str, limits: Limits) -> Iterator[str]:
 
 def _searched(
     blocks: Iterator[bytes], needles: Sequence[bytes], source: str, limits: Limits
-) -> Iterator[tuple[int, bytes]]:
-    """The lines, ended by LF or CR, that hold any of `needles`; numbered by LF."""
+) -> Iterator[tuple[int, bytes, bool]]:
+    """The lines, ended by LF or CR, that hold any of `needles`; numbered by LF; and whether one has no end."""
     number, carried = 1, b""
-    for block in itertools.chain(blocks, [b"\n"]):
-        text = carried + block
+    for block in itertools.chain(blocks, [b""]):
+        text = carried + (block or b"\n")
         end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         carried = text[end:]
         if len(carried) > limits.line:
@@ -204,7 +211,7 @@ def _searched(
             if stop - start > limits.line:
                 raise _too_long(source, number, limits)
             number += text.count(b"\n", counted, start)
-            yield number, text[start:stop]
+            yield number, text[start:stop], not block
             counted = stop
         number += text.count(b"\n", counted, end)
 

@@ -22,7 +22,7 @@ def test_curves__same_value_again_is_a_note() -> None:
     found, notes = curves({"step": 0, "loss": 1.5}, {"step": 1, "loss": math.nan}, {"step": 1, "loss": math.nan})
     assert found["loss"].steps.tolist() == [0, 1]
     assert found["loss"].conflicts == ()
-    assert notes == ["loss: 1 steps written again with the same value, first step 1"]
+    assert notes == ["loss: 1 step written again with the same value, first step 1"]
 
 
 def test_curves__another_value_is_a_conflict() -> None:
@@ -68,7 +68,7 @@ def test_curves__metric_without_a_number_is_absent() -> None:
 
 
 def test_curves__bad_steps_are_ignored() -> None:
-    bad: tuple[object, ...] = (-1, 0.5, "2/4389", True, 10**30, math.nan, None)
+    bad: tuple[object, ...] = (-1, 0.5, "2/3/4", True, 10**30, math.nan, None)
     records: list[Record] = [{"step": step, "loss": 9.0} for step in bad]
     found, notes = curves({"step": 0, "loss": 1.0}, *records, {"loss": 9.0})
     assert found["loss"].steps.tolist() == [0]
@@ -86,6 +86,12 @@ def test_curves__integers_beyond_float_are_infinite() -> None:
 def test_curves__strings_keep_their_trailing_zeros() -> None:
     found, _ = curves({"step": 0, "loss": "5.500"}, {"step": 1, "loss": "5.000"})
     assert (found["loss"].resolution.decimals, found["loss"].resolution.significant) == (3, 4)
+
+
+def test_curves__texts_tell_the_digits_that_a_large_number_only_seems_to_have() -> None:
+    found, _ = curves({"step": 0, "loss": "85.8e9"}, {"step": 1, "loss": "1.2e3"})
+    assert (found["loss"].resolution.decimals, found["loss"].resolution.significant) == (0, 3)
+    assert found["loss"].resolution.at(found["loss"].values).tolist() == [1e8, 10.0]
 
 
 def test_curves__a_round_constant_is_as_fine_as_the_rest_of_the_source() -> None:

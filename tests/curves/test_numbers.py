@@ -17,6 +17,8 @@ from parity.curves.records import Repeated
         (3, 3.0),
         ("2.1048", 2.1048),
         (" 4.9e-05 ", 4.9e-05),
+        ("1,234.5", 1234.5),
+        ("-12,345,678", -12345678.0),
         ("430", 430.0),
         ("-.5", -0.5),
         ("Infinity", math.inf),
@@ -36,12 +38,16 @@ def test_as_number__nan() -> None:
         assert math.isnan(number)
 
 
-@pytest.mark.parametrize("value", [True, None, [], {}, "", "1_000", "1,234.5", "١", "0x1", "1 2", "1" * 100])
+@pytest.mark.parametrize(
+    "value", [True, None, [], {}, "", "1_000", "1,5", "1,2345", "0,123", ",123", "١", "0x1", "1 2", "1" * 100]
+)
 def test_as_number__not_numbers(value: Any) -> None:
     assert as_number(value) is None
 
 
-@pytest.mark.parametrize("value", [794, 794.0, "794", "794.0", "7.94e2", Repeated((794, 794.0))])
+@pytest.mark.parametrize(
+    "value", [794, 794.0, "794", "794.0", "7.94e2", "794/4389", "794 / 1000", Repeated((794, 794.0))]
+)
 def test_as_step(value: Any) -> None:
     assert as_step(value) == 794
 
@@ -51,7 +57,8 @@ def test_as_step(value: Any) -> None:
     [
         -1,
         0.5,
-        "2/4389",
+        "2/",
+        "2/3/4",
         True,
         math.nan,
         math.inf,
@@ -73,6 +80,7 @@ def test_as_step__not_steps(value: Any) -> None:
     [
         ("5.555", (3, 4)),
         ("5.550", (3, 4)),
+        ("1,234.5", (1, 5)),
         ("6.612992E+00", (6, 7)),
         ("4.9e-05", (6, 2)),
         ("-0.0012", (4, 2)),

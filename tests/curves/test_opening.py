@@ -187,6 +187,22 @@ def test_holding__only_the_lines_with_a_needle_and_their_numbers(write: Write, c
         assert [number for number, _ in found] == [1, 4, 5, 6, 700_007]
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16"])
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("loss 1\nloss 2\n", [False, False]),
+        ("loss 1\nloss 2", [False, True]),
+        ("loss 1\rloss 2", [False, True]),
+        ("loss 1\nother", [False]),
+        ("loss 1", [True]),
+    ],
+)
+def test_holding__the_last_line_without_an_end_is_told(write: Write, text: str, cut: list[bool], codec: str) -> None:
+    with open_lines(write(text.encode(codec)), Notes()) as opened:
+        assert [opened.cut for _ in opened.holding(["loss"])] == cut
+
+
 def test_holding__a_line_without_end_is_refused_before_it_fills_memory(write: Write) -> None:
     with (
         open_lines(write("x" * 5_000_000), Notes(), limits=Limits(line=1 << 20)) as opened,
