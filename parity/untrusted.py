@@ -18,7 +18,16 @@ from typing import BinaryIO
 from parity.errors import UsageError
 from parity.plain import plain
 
-__all__ = ["MissingError", "StrPath", "copy_bounded", "open_regular", "read_bytes", "replacing", "write_whole"]
+__all__ = [
+    "MissingError",
+    "StrPath",
+    "copy_bounded",
+    "open_folder",
+    "open_regular",
+    "read_bytes",
+    "replacing",
+    "write_whole",
+]
 
 StrPath = str | os.PathLike[str]
 
@@ -77,6 +86,29 @@ def open_regular(
     except BaseException:
         os.close(handle)
         raise
+
+
+def open_folder(path: StrPath, *, within: StrPath | None = None) -> int:
+    """A descriptor of a folder, to list it and to open what is in it; for the caller to close.
+
+    Args:
+        within: a folder above it; nothing on the way from there may be a link, nor may the folder. None: links are
+            followed.
+
+    Raises:
+        MissingError: there is no such folder.
+        UsageError: it is no folder, is a link, or can't be opened. One line that begins with the path.
+    """
+    try:
+        with _place(path, within) as (folder, name):
+            if within is not None and stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise _refusal(path, _LINK)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if within is None else os.O_NOFOLLOW)
+            return os.open(name, flags, dir_fd=folder)
+    except FileNotFoundError:
+        raise MissingError(_line(path, "no such folder")) from None
+    except (OSError, ValueError) as error:
+        raise _refusal(path, f"can't be opened: {_reason(error)}") from None
 
 
 def read_bytes(path: StrPath, *, within: StrPath | None, limit: int) -> bytes:

@@ -6,9 +6,11 @@ Everything read here is data from code that is not trusted: JSON only, bounded i
 import dataclasses
 import difflib
 import os
+from collections.abc import Sequence
 
 from parity.curves.curve import Conflict, Curve, LegCurves, Note, Resolution
-from parity.curves.formats import Format, formats
+from parity.curves.files import Files, find_files
+from parity.curves.formats import Format, Stored, formats
 from parity.curves.keys import Keys
 from parity.curves.notes import Notes, refusal
 from parity.curves.opening import HEAD, Limits, open_lines
@@ -25,6 +27,7 @@ __all__ = [
     "Limits",
     "Note",
     "Resolution",
+    "Stored",
     "formats",
     "read",
 ]
@@ -38,7 +41,7 @@ def read(
     within: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
 ) -> LegCurves:
-    """Read the curves that one leg left in one file.
+    """Read the curves that one leg left in one file, or in one folder of event files or a tracking store.
 
     Args:
         format: the format's name; None: told from the content, with the evidence as the first note.
@@ -54,6 +57,11 @@ def read(
     """
     source = os.fspath(path)
     asked = None if format is None else _named(format)
+    if isinstance(asked, Stored):
+        return asked.read(find_files(path, within=within, limits=limits), keys)
+    if asked is None and (stored := _stored(files := find_files(path, within=within, limits=limits))):
+        curves = stored[0].read(files, keys)
+        return dataclasses.replace(curves, notes=(_evidence(*stored), *curves.notes))
     notes = Notes()
     with open_lines(path, notes, limits=limits, within=within) as opened:
         if asked is not None:
@@ -65,13 +73,16 @@ def read(
             if detected is None:
                 first = plain(opened.head.lstrip().split("\n", 1)[0], 60)
                 raise refusal(source, f"no known format ({', '.join(formats())}); it begins {first!r}")
-            found, evidence = detected
-            shown = (Note(plain(f"{found.name}: {evidence}")),)
+            found, shown = detected[0], (_evidence(*detected),)
         curves = found.read(opened, source, keys)
     return dataclasses.replace(curves, notes=(*shown, *notes.all(), *curves.notes))
 
 
-def _named(name: str) -> Format:
+def _evidence(found: Format | Stored, evidence: str) -> Note:
+    return Note(plain(f"{found.name}: {evidence}"))
+
+
+def _named(name: str) -> Format | Stored:
     known = formats()
     if name in known:
         return known[name]
@@ -80,16 +91,38 @@ def _named(name: str) -> Format:
     raise UsageError(f"format {plain(name, 40)!r} is unknown{hint}; the formats are: {', '.join(known)}")
 
 
+def _stored(files: Files) -> tuple[Stored, str] | None:
+    """The format of a source that is no text, and what shows it; None where it may be text.
+
+    Raises:
+        UsageError: it is a folder of no known format, or of several.
+    """
+    asked = [(one, one.finds(files)) for one in formats().values() if isinstance(one, Stored)]
+    matching = [(one, evidence) for one, evidence in asked if evidence is not None]
+    if len(matching) > 1:
+        raise _several(matching, files.source)
+    if not matching and files.is_folder:
+        within = f", such as {plain(files.names[0], 60)}" if files.names else ""
+        kinds = " or ".join(one.name for one, _ in asked)
+        raise refusal(files.source, f"is a folder, and not one of {kinds}: name the file in it{within}")
+    return matching[0] if matching else None
+
+
 def _detected(head: str, source: str) -> tuple[Format, str] | None:
+    texts = [one for one in formats().values() if not isinstance(one, Stored)]
     for generic in (False, True):
-        asked = [(one, one.matches(head)) for one in formats().values() if one.generic == generic]
+        asked = [(one, one.matches(head)) for one in texts if one.generic == generic]
         matching = [(one, evidence) for one, evidence in asked if evidence is not None]
         if len(matching) > 1:
-            several = "; ".join(f"{one.name} ({evidence})" for one, evidence in matching)
-            raise refusal(source, f"could be {several}: say which with format")
+            raise _several(matching, source)
         if matching:
             return matching[0]
     return None
+
+
+def _several(matching: Sequence[tuple[Format | Stored, str]], source: str) -> UsageError:
+    several = "; ".join(f"{one.name} ({evidence})" for one, evidence in matching)
+    return refusal(source, f"could be {several}: say which with format")
 
 
 def _printed_further_on(

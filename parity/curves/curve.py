@@ -16,13 +16,15 @@ class Resolution:
     Attributes:
         decimals: most digits after the point seen in any value.
         significant: most significant digits seen in any value.
+        float32: whether the source stores float32, whatever the run computed in.
 
-    Both are taken from the values, so a lower bound that is exact once a curve has several distinct values.
+    The digits are taken from the values, so a lower bound that is exact once a curve has several distinct values.
     A curve that is 0.001 all along was printed like the source's other metrics if those are in full.
     """
 
     decimals: int
     significant: int
+    float32: bool = False
 
     def at(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The spacing of printed numbers at each value: float64, same shape; 0 where not finite.
@@ -33,7 +35,10 @@ class Resolution:
         finite = np.isfinite(values)
         size = np.where(finite & (values != 0), np.abs(values), 1.0)
         by_significant = 10.0 ** (np.floor(np.log10(size)) + 1 - self.significant)
-        return np.where(finite, np.maximum(by_significant, 10.0**-self.decimals), 0.0)
+        coarser = np.maximum(by_significant, 10.0**-self.decimals)
+        if self.float32:
+            coarser = np.maximum(coarser, np.spacing(size.astype(np.float32)).astype(np.float64))
+        return np.where(finite, coarser, 0.0)
 
 
 @dataclass(frozen=True)

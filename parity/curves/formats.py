@@ -4,13 +4,14 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from parity.curves.curve import LegCurves
+from parity.curves.files import Files
 from parity.curves.keys import Keys
 from parity.curves.opening import Opened
 
-__all__ = ["Format", "formats"]
+__all__ = ["Format", "Stored", "formats"]
 
 
 class Format(Protocol):
@@ -39,10 +40,29 @@ class Format(Protocol):
         """
 
 
+@runtime_checkable
+class Stored(Protocol):
+    """A format that is no lines of text: a binary file, or a folder of files. Found as `Format` is."""
+
+    @property
+    def name(self) -> str:
+        """As users write it in `format:`."""
+
+    def finds(self, files: Files) -> str | None:
+        """What in a source shows this format ("2 event files"), or None."""
+
+    def read(self, files: Files, keys: Keys | None) -> LegCurves:
+        """The curves in a source.
+
+        Raises:
+            UsageError: as `Format.read`, or one of the files can't be read.
+        """
+
+
 @functools.cache
-def formats() -> Mapping[str, Format]:
+def formats() -> Mapping[str, Format | Stored]:
     """Every format by name, found by looking through this folder."""
     package = importlib.import_module("parity.curves")
     modules = [importlib.import_module(f"parity.curves.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
-    found: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
+    found: list[Format | Stored] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return {one.name: one for one in sorted(found, key=lambda one: one.name)}
