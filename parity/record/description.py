@@ -13,6 +13,9 @@ from parity.record.parts import Part
 
 __all__ = ["described"]
 
+_OF_THE_LAYOUT = {"is_expert_parallel"}
+"""Settings of optimizers that say which ranks share a group, and nothing of how it is updated: Megatron Core's."""
+
 
 def described(
     parameters: Sequence[Part],
@@ -67,7 +70,7 @@ def _parts(parts: Sequence[Part]) -> list[Line]:
 def _optimizer(optimizer: Any, names: Mapping[int, str]) -> Line:
     groups = []
     for group in optimizer.param_groups:
-        settings = {key: _plain(value) for key, value in group.items() if key != "params"}
+        settings = {key: _plain(value) for key, value in group.items() if key not in {"params", *_OF_THE_LAYOUT}}
         line: Line = {key: value for key, value in settings.items() if value is not None}
         line["parameters"] = [names[id(one)] for one in group["params"] if id(one) in names]
         groups.append(line)

@@ -127,6 +127,16 @@ def test_three_calls_in_a_plain_loop(tmp_path: Path) -> None:
     assert len({line["hash"] for line in batches}) == 4
 
 
+def test_which_ranks_share_a_group_of_the_optimizer_is_no_setting_of_it(tmp_path: Path) -> None:
+    # Megatron Core says so of experts, under expert parallelism alone, and initial_state took it for another optimizer.
+    model = network()
+    group = {"params": list(model.parameters()), "is_expert_parallel": True, "wd_mult": 1.0}
+    recorder(tmp_path).start(model, torch.optim.AdamW([group]))
+    (described,) = lines(tmp_path, "model")[0]["optimizer"][0]["groups"]
+    assert "is_expert_parallel" not in described
+    assert described["wd_mult"] == 1.0
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("clone_bytes", [64 << 20, 0])
 def test_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clone_bytes: int, dtype: torch.dtype) -> None:
