@@ -22,8 +22,9 @@ from parity.schemas import FOLDER, generate
 from parity.suite import LayoutSizes, Suite, digest, load, train_options
 from parity.suite_rules import LAUNCHERS
 
-RECIPES = sorted((Path(__file__).parent.parent / "parity" / "recipes").rglob("*.yml"))
-EMBEDDED = Path(__file__).parent.parent / "parity" / "recipes" / "embedded" / "tensor-parallel.yml"
+HOME = Path(__file__).parent.parent / "parity" / "recipes"
+RECIPES = [HOME / "init.yml", *sorted(ROOT_OF_RECIPES.glob("*/*.yml"))]
+EMBEDDED = HOME / "embedded" / "tensor-parallel.yml"
 
 GOOD: dict[str, Any] = {
     "name": "x",
@@ -56,7 +57,7 @@ def changed(**changes: object) -> dict[str, Any]:
     return {**GOOD, **changes}
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_recipe_is_valid(path: Path) -> None:
     load(path)
 
@@ -386,7 +387,7 @@ def test_the_committed_schemas_are_those_of_the_models() -> None:
         assert (FOLDER / name).read_text() == text, f"{name}: run `make schemas`"
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_recipes_fulfil_the_committed_schema(path: Path) -> None:
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads((FOLDER / "suite.schema.json").read_text()))
 

@@ -8,7 +8,16 @@ import click
 
 from parity.errors import UsageError
 
-__all__ = ["RECIPES", "folder_of", "override_options", "override_words", "overrides", "slots_option", "suite_path"]
+__all__ = [
+    "RECIPES",
+    "folder_of",
+    "override_options",
+    "override_words",
+    "overrides",
+    "recipes",
+    "slots_option",
+    "suite_path",
+]
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -36,7 +45,8 @@ def override_words(given: dict[str, Any]) -> list[str]:
     return [word for key, value in given.items() for word in (f"--{key}", str(value))]
 
 
-def _recipes() -> list[str]:
+def recipes() -> list[str]:
+    """The names of all recipes."""
     return sorted(str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.glob("*/*.yml"))
 
 
@@ -49,9 +59,9 @@ def suite_path(suite: str) -> Path:
     path = Path(suite)
     if path.exists() or path.suffix in (".yml", ".yaml"):
         return path
-    if suite in _recipes():
+    if suite in recipes():
         return RECIPES / f"{suite}.yml"
-    raise UsageError(f"{suite}: neither a file nor a recipe; the recipes are {', '.join(_recipes())}")
+    raise UsageError(f"{suite}: neither a file nor a recipe; the recipes are {', '.join(recipes())}")
 
 
 def folder_of(path: Path) -> Path:
