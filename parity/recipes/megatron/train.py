@@ -147,7 +147,7 @@ def gpt(args: argparse.Namespace) -> torch.nn.Module:
         else {}
     )
     if not hasattr(moe_utils, "te_general_gemm"):
-        moe_utils.te_general_gemm = None  # 0.16.1 asks for it in every router, and has it with Transformer Engine only
+        moe_utils.te_general_gemm = None  # asked for by every router, there with Transformer Engine only
     config = TransformerConfig(
         num_layers=LAYERS,
         hidden_size=HIDDEN,
