@@ -128,7 +128,7 @@ def test_three_calls_in_a_plain_loop(tmp_path: Path) -> None:
 
 
 def test_which_ranks_share_a_group_of_the_optimizer_is_no_setting_of_it(tmp_path: Path) -> None:
-    # Megatron Core says so of experts under expert parallelism alone, and initial_state took it for another optimizer.
+    # Megatron Core says so of experts under expert parallelism alone, and was taken for another optimizer.
     model = network()
     group = {"params": list(model.parameters()), "is_expert_parallel": True, "wd_mult": 1.0}
     rec = recorder(tmp_path)
