@@ -1,8 +1,9 @@
 """The parallel sizes of a leg."""
 
+import re
 from dataclasses import asdict, dataclass
 
-__all__ = ["AXES", "Layout"]
+__all__ = ["AXES", "Layout", "axis_of"]
 
 AXES = ("dp", "fsdp", "tp", "pp", "ep", "cp")
 
@@ -38,3 +39,21 @@ class Layout:
 
     def __str__(self) -> str:
         return " ".join(f"{axis}={size}" for axis, size in self.sizes().items() if size > 1) or "one rank"
+
+
+def axis_of(mesh_dimension: str) -> str:
+    """The axis that a mesh dimension stands for, in the words of torchtitan, NeMo Automodel, Megatron-Core, VeOmni
+    and torch's examples, such as `dp_shard`, `ep_shard` or `tp`; empty if no word is known.
+    """
+    words = set(re.split(r"[^a-z]+", mesh_dimension.lower()))
+    return next((axis for axis, known in _MESH_WORDS if words & known), "")
+
+
+_MESH_WORDS = (
+    ("fsdp", {"fsdp", "shard", "sharded"}),
+    ("ep", {"ep", "expert", "experts"}),
+    ("tp", {"tp", "tensor", "model"}),
+    ("pp", {"pp", "pipe", "pipeline"}),
+    ("cp", {"cp", "context"}),
+    ("fsdp", {"dp", "data"}),
+)

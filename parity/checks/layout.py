@@ -1,6 +1,5 @@
 """Was the layout that was asked for really applied? A split that never happened gives a perfect curve."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from parity.checks.comparison import Comparison, Leg
 from parity.checks.groups import group_of
 from parity.checks.outcome import Kind, Outcome, Status
 from parity.checks.words import plural, spans
-from parity.layout import AXES, Layout
+from parity.layout import AXES, Layout, axis_of
 from parity.records.record import LegRecords, RankRecord
 
 __all__ = ["check"]
@@ -154,30 +153,12 @@ def _cuts(ranks: list[RankRecord], axis: str, size: int, only: Callable[[str], b
     for rank in ranks:
         for part in rank.parameters:
             boxes[part.name].add(part.box)
-            axes[part.name] |= {_axis_of(name) for joined in part.split.values() for name in joined.split("+")}
+            axes[part.name] |= {axis_of(name) for joined in part.split.values() for name in joined.split("+")}
     return [
         name
         for name, found in boxes.items()
         if len(found) == size and only(name) and (axis in axes[name] or not axes[name] - {""})
     ]
-
-
-def _axis_of(mesh_dimension: str) -> str:
-    """The axis that a mesh dimension stands for, in the words of torchtitan, NeMo Automodel, Megatron-Core, VeOmni
-    and torch's examples, such as `dp_shard`, `ep_shard` or `tp`; empty if no word is known.
-    """
-    words = set(re.split(r"[^a-z]+", mesh_dimension.lower()))
-    return next((axis for axis, known in _MESH_WORDS if words & known), "")
-
-
-_MESH_WORDS = (
-    ("fsdp", {"fsdp", "shard", "sharded"}),
-    ("ep", {"ep", "expert", "experts"}),
-    ("tp", {"tp", "tensor", "model"}),
-    ("pp", {"pp", "pipe", "pipeline"}),
-    ("cp", {"cp", "context"}),
-    ("fsdp", {"dp", "data"}),
-)
 
 
 def _cut(axis: str, word: str) -> _AxisCheck:
@@ -245,7 +226,7 @@ def _experts(records: LegRecords, size: int) -> _Answer:
     if not all(rank.experts for rank in holders):
         # Without ownership a cut counts only if it is said to be ep's: other axes cut experts too.
         by_ep = {
-            part.name for rank in holders for part in rank.parameters if "ep" in map(_axis_of, part.split.values())
+            part.name for rank in holders for part in rank.parameters if "ep" in map(axis_of, part.split.values())
         }
         cut = [_cuts(ranks, "ep", size, lambda name: name in by_ep) for ranks in _lines(records, "ep")]
         if cut and all(cut):
