@@ -23,7 +23,7 @@ from parity.suite import LayoutSizes, Suite, digest, load, train_options
 from parity.suite_rules import LAUNCHERS
 
 HOME = Path(__file__).parent.parent / "parity" / "recipes"
-RECIPES = [HOME / "init.yml", *sorted(ROOT_OF_RECIPES.glob("*/*.yml"))]
+RECIPES = [HOME / "init.yml", *sorted(HOME.glob("*/*.yml"))]
 EMBEDDED = HOME / "embedded" / "tensor-parallel.yml"
 
 GOOD: dict[str, Any] = {
