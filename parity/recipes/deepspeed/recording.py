@@ -6,10 +6,28 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import deepspeed.comm as dist
+import deepspeed.runtime.engine
 import torch
 from deepspeed.checkpoint.constants import DS_AUTOTP_UC_META
 from deepspeed.utils import safe_get_full_grad, safe_get_local_grad
 from torch import nn
+
+
+def clipping_norms() -> list[float]:
+    """A list that gets the norm by which DeepSpeed clips in fp32 without ZeRO, step by step.
+
+    The engine's `get_global_grad_norm()` is None there, and its clipping keeps what it computes to itself.
+    """
+    norms: list[float] = []
+    clip = deepspeed.runtime.engine.clip_grad_norm_
+
+    def heard(*args, **kwargs):
+        norm = clip(*args, **kwargs)
+        norms.append(float(norm))
+        return norm
+
+    deepspeed.runtime.engine.clip_grad_norm_ = heard
+    return norms
 
 
 @dataclass
@@ -50,15 +68,15 @@ class Watch:
         self.engine = engine
         self.stage = engine.zero_optimization_stage()
         self._parameters = dict(engine.module.named_parameters())
-        self.module, self.names = engine.module, None
+        self.module, self.names = engine.module, {}
         if self.stage == 3:
             self.module, self.names, self.shards = self._partitions()
         else:
             self.shards = {name: one for name, p in self._parameters.items() if (one := _autotp(p)) is not None}
-        self._held = {
-            (self.names or {}).get(name, name): parameter for name, parameter in self.module.named_parameters()
-        }
-        self.optimizer = EngineStep(engine, self._held.values())
+        self._held = {self.names.get(name, name): parameter for name, parameter in self.module.named_parameters()}
+        # The record names an optimizer by its class: the one that DeepSpeed was told to use.
+        kind = type(type(engine.basic_optimizer).__name__, (EngineStep,), {})
+        self.optimizer = kind(engine, self._held.values())
 
     def _partitions(self) -> tuple[nn.Module, dict[str, str], dict[str, Shard]]:
         """ZeRO 3 leaves the model's parameters empty, and each rank an equal run of elements of each, which are whole
@@ -67,13 +85,15 @@ class Watch:
         for name, parameter in self._parameters.items():
             shape, mine = tuple(parameter.ds_shape), parameter.ds_tensor
             rows = mine.numel() * shape[0] // parameter.ds_numel
+            first, rest = rows * dist.get_rank(), shape[1:]
             key = name.replace(".", "/")
-            module.register_parameter(key, nn.Parameter(mine.detach().view(rows, *shape[1:])))
-            first = rows * dist.get_rank()
+            module.register_parameter(key, nn.Parameter(mine.detach().view(rows, *rest)))
             names[key] = name
-            shards[name] = Shard(
-                shape, (first,) + (0,) * (len(shape) - 1), (first + rows, *shape[1:]), {0: "fsdp"}
-            )
+            shards[name] = Shard(shape, (first, *(0 for _ in rest)), (first + rows, *rest), {0: "fsdp"})
+        for name, buffer in self.engine.module.named_buffers():
+            key = name.replace(".", "/")
+            module.register_buffer(key, buffer)
+            names[key] = name
         return module, names, shards
 
     @contextmanager
@@ -93,35 +113,19 @@ class Watch:
         for name, parameter in self._held.items():
             parameter.grad = before[name]
 
-    def norm(self) -> float:
-        """L2 norm of the whole gradient, which the engine itself does not tell in fp32 without ZeRO: every tensor-
-        parallel part once, and what all ranks hold once."""
-        cut = torch.zeros((), dtype=torch.float64, device=self.engine.device)
-        whole = cut.clone()
-        for name, parameter in self._held.items():
-            square = parameter.grad.double().square().sum()
-            if name in self.shards:
-                cut += square
-            else:
-                whole += square
-        if self.shards:
-            dist.all_reduce(cut)
-        return float((cut + whole).sqrt())
-
     def evidence(self) -> str:
         """What shows which stage of ZeRO is at work: the elements that this rank keeps optimizer states of."""
         optimizer = self.engine.optimizer
         total = sum(getattr(p, "ds_numel", p.numel()) for p in self._parameters.values())
+        kept, gradients = total, "whole"
         if self.stage == 3:
-            kept = sum(group.numel() for group in optimizer.fp32_partitioned_groups_flat)
+            kept, gradients = sum(group.numel() for group in optimizer.fp32_partitioned_groups_flat), "partitioned"
         elif self.stage:
             kept = sum(group.numel() for group in optimizer.single_partition_of_fp32_groups)
-        else:
-            kept = total
-        gradients = self.stage == 3 or (self.stage == 2 and optimizer.partition_gradients)
+            gradients = "partitioned" if optimizer.partition_gradients else "whole"
         return (
-            f"ZeRO stage {self.stage} ({type(optimizer).__name__}): optimizer states of {kept} of {total} elements"
-            f" on this rank, gradients {'partitioned' if gradients else 'whole'}"
+            f"ZeRO stage {self.stage}: {type(optimizer).__name__} keeps states of {kept} of {total} elements on this"
+            f" rank, gradients {gradients}"
         )
 
 
@@ -130,10 +134,10 @@ def _autotp(parameter: nn.Parameter) -> Shard | None:
     about = getattr(parameter, DS_AUTOTP_UC_META, None)
     if about is None or about["replicated"] or not about["partition_sizes"]:
         return None
-    dim, rank = about["partition_dim"], dist.get_rank()
-    stops = list(accumulate(about["partition_sizes"]))
+    dim, mine = about["partition_dim"], about["partition_sizes"]
+    # One tensor-parallel group over all ranks.
+    stop = list(accumulate(mine))[dist.get_rank()]
     shape = tuple(about["logical_shape"])
-    starts = [0] * len(shape)
-    ends = list(shape)
-    starts[dim], ends[dim] = stops[rank] - about["partition_sizes"][rank], stops[rank]
-    return Shard(shape, tuple(starts), tuple(ends), {dim: "tp"})
+    starts, stops = [0] * len(shape), list(shape)
+    starts[dim], stops[dim] = stop - mine[dist.get_rank()], stop
+    return Shard(shape, tuple(starts), tuple(stops), {dim: "tp"})

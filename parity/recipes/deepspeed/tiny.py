@@ -10,7 +10,7 @@ LEARNING_RATE = 1e-3
 CLIP = 1.0
 
 
-def model(seed: int) -> torch.nn.Module:
+def model(seed: int, attention: str = "eager") -> torch.nn.Module:
     """2.6 million fp32 parameters, drawn on the CPU: the same ones in every process and under every layout.
 
     16 heads and 8 KV heads divide by 4 and not by 3.
@@ -30,7 +30,7 @@ def model(seed: int) -> torch.nn.Module:
         tie_word_embeddings=False,
         attention_dropout=0.0,
         use_cache=False,
-        attn_implementation="eager",
+        attn_implementation=attention,
     )
     return Qwen3ForCausalLM(config).float()
 
