@@ -37,6 +37,8 @@ def init(path: Path | None, recipe: str | None, workflow: str | None, force: boo
         if workflow is not None:
             raise UsageError("--workflow: goes with --recipe")
         path = path or Path("parity.yml")
+        if path.is_file() and not force:  # the same one is told, too: this was to begin with
+            raise UsageError(f"{path}: exists already; --force overwrites it")
         write_all({path: (RECIPES / "init.yml").read_bytes()}, force)
         click.echo(f"wrote {path}; `parity validate {path}` checks it, `parity run {path}` runs it")
         return 0
