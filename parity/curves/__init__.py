@@ -14,7 +14,9 @@ from parity.curves.formats import Format, Stored, formats
 from parity.curves.keys import Keys
 from parity.curves.notes import Notes, refusal
 from parity.curves.opening import HEAD, Limits, open_lines
+from parity.curves.pattern import Pattern
 from parity.curves.printed import Printed
+from parity.curves.unread import unread
 from parity.errors import UsageError
 from parity.plain import plain
 
@@ -38,6 +40,7 @@ def read(
     *,
     format: str | None = None,  # noqa: A002  the word that users write in a suite
     keys: Keys | None = None,
+    pattern: str | None = None,
     within: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
 ) -> LegCurves:
@@ -47,6 +50,8 @@ def read(
         format: the format's name; None: told from the content, with the evidence as the first note.
         keys: which key of a record holds which metric, `{"grad_norm": "grad_norm_own"}`; dots reach into
             nested objects; of several names the first that the file has is taken. `step` is one too.
+        pattern: for the format `pattern`, which it implies: a regular expression of RE2 whose groups name the step
+            and the metrics, searched in every line.
         within: the folder that the file must lie in without any link on the way, where untrusted code wrote
             that folder. Without it links are followed.
         limits: how large a file may be.
@@ -57,6 +62,10 @@ def read(
     """
     source = os.fspath(path)
     asked = None if format is None else _named(format)
+    if pattern is not None:
+        if asked is not None and asked.name != Pattern.name:
+            raise UsageError(f"pattern: only for format: {Pattern.name}, not {asked.name}")
+        asked = Pattern(pattern)
     if isinstance(asked, Stored):
         return asked.read(find_files(path, within=within, limits=limits), keys)
     if asked is None and (stored := _stored(files := find_files(path, within=within, limits=limits))):
@@ -71,8 +80,7 @@ def read(
             if detected is None:
                 detected = _detected(_printed_further_on(path, limits, within), source)
             if detected is None:
-                first = plain(opened.head.lstrip().split("\n", 1)[0], 60)
-                raise refusal(source, f"no known format ({', '.join(formats())}); it begins {first!r}")
+                raise refusal(source, unread(opened.head, formats()))
             found, shown = detected[0], (_evidence(*detected),)
         curves = found.read(opened, source, keys)
     return dataclasses.replace(curves, notes=(*shown, *notes.all(), *curves.notes))

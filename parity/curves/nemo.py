@@ -1,5 +1,5 @@
-"""NeMo's training lines: version 2's `Training epoch 0, iteration 120/149 | … | reduced_train_loss: 1.233 | …`, and the
-older progress bar's `reduced_train_loss=3.090, global_step=794.0`."""
+"""NeMo's training lines: version 2's `Training epoch 0, iteration 120/149 | … | reduced_train_loss: 1.233 | …`, and
+the older progress bar's `reduced_train_loss=3.090, global_step=794.0`."""
 
 import re
 
