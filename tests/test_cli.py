@@ -130,6 +130,14 @@ def test_exit_codes_of_compare(tmp_path: Path, candidate: list[dict[str, object]
         (["compare", "--baseline", "a", "--candidate", "b", "--k", "inf"], "not a finite number"),
         (["compare", "--baseline", "a", "--candidate", "b", "--loss-rtol", "nan"], "--loss-rtol"),
         (["compare", "full", "--profile", "bf16"], "--profile: only for logs"),
+        (
+            ["compare", "--baseline", "a", "--candidate", "b", "--reference", "c", "--reference", "d"],
+            "a comparison has",
+        ),
+        (
+            ["compare", "--baseline", "a", "--candidate", "b", "--baseline", "c"],
+            "given 2 times; a comparison has one",
+        ),
         (["run", "nowhere"], "neither a file nor a recipe; the recipes are "),
         (["run", "embedded/tensor-parallel", "--only", "tp9"], "no such leg; there is tp1, tp3, tp4"),
         (["run", "embedded/tensor-parallel", "--out", "empty"], "is a file"),

@@ -19,6 +19,19 @@ def _log_option(name: str, help_: str) -> Callable[[Any], Any]:
     return click.option(name, multiple=True, type=click.Path(path_type=Path), metavar="PATH", help=help_)
 
 
+def _one(_context: click.Context, parameter: click.Parameter, values: tuple[Path, ...]) -> Path | None:
+    if len(values) > 1:
+        raise click.BadParameter(f"given {len(values)} times; a comparison has one {parameter.name}")
+    return values[0] if values else None
+
+
+def _one_log_option(name: str, help_: str) -> Callable[[Any], Any]:
+    """An option that is refused where it is given twice, for click would take the last and say nothing."""
+    return click.option(
+        name, multiple=True, callback=_one, type=click.Path(path_type=Path), metavar="PATH", help=help_
+    )
+
+
 def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=") for value in values]
     wrong = [name for name, equals, key in pairs if not (name and equals and key)]
@@ -29,17 +42,20 @@ def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str
 
 @click.command()
 @click.argument("run_dir", required=False, type=click.Path(path_type=Path))
-@click.option("--baseline", type=click.Path(path_type=Path), help="Log of the plain run.")
-@click.option("--candidate", type=click.Path(path_type=Path), help="Log of the run in question.")
+@_one_log_option("--baseline", "Log of the plain run.")
+@_one_log_option("--candidate", "Log of the run in question.")
 @_log_option("--control", "Log of a layout trusted to be right; repeatable.")
 @_log_option("--repeat", "Log of the plain run again; repeatable.")
 @_log_option("--perturbed", "Log of the plain run with every weight moved by one ulp; repeatable.")
-@click.option("--reference", type=click.Path(path_type=Path), help="Log of the plain run in float64.")
+@_one_log_option("--reference", "Log of the plain run in float64.")
 @click.option("--profile", type=click.Choice(_PROFILES), help="What is allowed; by default what the logs say.")
 @click.option("--steps", type=click.IntRange(1), help="Steps that each log must have.")
 @click.option("--format", "log_format", help="Format of the logs; by default told from their content.")
 @click.option(
     "--key", multiple=True, callback=_key, metavar="METRIC=KEY", help="Key that holds a metric; repeatable."
+)
+@click.option(
+    "--pattern", help="For logs in no known format: a regular expression whose groups name step and metrics."
 )
 @click.option("--first-step", type=int, default=0, help="Number that the baseline's log gives to the first step.")
 @click.option("--candidate-first-step", type=int, help="The same for the candidate's log; --first-step if not given.")
@@ -65,6 +81,7 @@ def compare(
     steps: int | None,
     log_format: str | None,
     key: dict[str, str],
+    pattern: str | None,
     first_step: int,
     candidate_first_step: int | None,
     control_first_step: int | None,
@@ -110,7 +127,10 @@ def compare(
         raise UsageError("a log is compared with itself: every role takes another file")
     firsts = {"candidate": candidate_first_step, "control": control_first_step}
     sources = [
-        (role, LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0))
+        (
+            role,
+            LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0, pattern),
+        )
         for role, path in paths
     ]
     bounds: BoundsByMetric = BoundsByMetric(
