@@ -26,9 +26,14 @@ class _Tally:
 
 
 class Notes:
-    """Collects notes in the order in which their kind was first noticed."""
+    """Collects notes in the order in which their kind was first noticed.
+
+    Attributes:
+        place: what the numbers given to `at` count.
+    """
 
     def __init__(self) -> None:
+        self.place = "line"
         self._kinds: dict[str, _Tally | None] = {}
         self._dropped = 0
 
@@ -54,15 +59,15 @@ class Notes:
 
     def all(self) -> tuple[Note, ...]:
         """The notes, and one more that counts those there was no room for."""
-        notes = [Note(plain(_sentence(what, tally))) for what, tally in self._kinds.items()]
+        notes = [Note(plain(_sentence(what, tally, self.place))) for what, tally in self._kinds.items()]
         if self._dropped:
             notes.append(Note(f"and {self._dropped} more"))
         return tuple(notes)
 
 
-def _sentence(what: str, tally: _Tally | None) -> str:
+def _sentence(what: str, tally: _Tally | None, place: str) -> str:
     if tally is None:
         return what
     named = ", ".join(map(str, tally.lines))
     more = tally.count - len(tally.lines)
-    return f"{what}: line{'s' * (tally.count > 1)} {named}" + (f" and {more} more" if more else "")
+    return f"{what}: {place}{'s' * (tally.count > 1)} {named}" + (f" and {more} more" if more else "")

@@ -25,6 +25,10 @@ CHUNK = 1 << 20
 # longest banner among the frameworks' real logs is below 64 KiB.
 HEAD = 1 << 18
 
+# Characters of a whole document, which is in memory at once: 200,000 steps of a Trainer's state. What hostile JSON
+# of that size unfolds to is below 1 GiB.
+DOCUMENT = 1 << 25
+
 # UTF-32's little-endian mark begins with UTF-16's, so it is asked first.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -34,6 +38,12 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GZIP = b"\x1f\x8b"
+# Files that people have where they look for a log, and what to do instead.
+_BINARY = (
+    (b":W&B", "is W&B's offline store: export the run's history as JSON lines, api.run(…).scan_history()"),
+    (b"SQLite format 3", "is a database, as of MLflow: export each metric's history, client.get_metric_history(…)"),
+    (b"PK\x03\x04", "is an archive or a checkpoint, not a log"),
+)
 # Marks the last line if it has no end; no character of a text is it, as texts with it are not read.
 _END = "\0"
 
@@ -64,12 +74,28 @@ class Opened:
         self._codec = next((name for mark, name in _MARKS if first.startswith(mark)), "utf-8")
         self._blocks = itertools.chain([first], blocks)
         self._source, self._limits, self._notes = source, limits, notes
+        self.ended = True
         self.head = next(self._decoded(iter([first])))[:HEAD]
         self.cut = False
 
     def lines(self) -> Iterator[str]:
         """Every line from the first on, without its end."""
         return _lines(self._decoded(self._blocks), self._source, self._limits)
+
+    def text(self) -> str:
+        """Everything at once.
+
+        Raises:
+            UsageError: it is longer than 32 Mi characters.
+        """
+        pieces: list[str] = []
+        size = 0
+        for piece in self._decoded(self._blocks):
+            size += len(piece)
+            if size > DOCUMENT:
+                raise refusal(self._source, "is one document of more than 32 MiB: keep only what holds the metrics")
+            pieces.append(piece)
+        return "".join(pieces)
 
     def holding(self, needles: Sequence[str]) -> Iterator[tuple[int, str]]:
         """The lines that hold any of `needles`, each with its number, counted from 1 by newlines alone.
@@ -99,6 +125,7 @@ class Opened:
         yield self._check(decoder.decode(b"", final=True))
 
     def _check(self, text: str) -> str:
+        self.ended = text.endswith("\n") if text else self.ended
         if "\ufffd" in text:
             self._notes.add(f"some bytes are not {self._codec.removesuffix('-sig').upper()} and were replaced")
         return text
@@ -131,6 +158,9 @@ def open_lines(
         first = b""
         while len(first) < HEAD and (block := next(blocks, b"")):
             first += block
+        for mark, why in _BINARY:
+            if first.startswith(mark):
+                raise refusal(source, why)
         opened = Opened(first, blocks, source, limits, notes)
         if "\x00" in opened.head:
             raise refusal(source, "not text (it holds NUL bytes); UTF-16 needs a byte-order mark, else save as UTF-8")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from parity.curves.notes import Notes
 
-__all__ = ["Record", "Repeated", "objects"]
+__all__ = ["Record", "Repeated", "beginning", "objects"]
 
 Record = dict[str, object]
 
@@ -70,6 +70,18 @@ def objects(lines: Iterator[str], notes: Notes) -> Iterator[tuple[list[Record], 
         number += len(batch)
     if suspect:
         notes.at("the last line is torn, as after a crash, and was ignored", suspect)
+
+
+def beginning(text: str) -> tuple[object, str]:
+    """The JSON value that `text` begins with, and what follows it.
+
+    Raises:
+        ValueError: it begins with none, or with one that is not whole; a `JSONDecodeError` says where.
+        RecursionError: it is nested too deeply.
+    """
+    text = text.lstrip("\ufeff \t\n\r")
+    value, end = _decode(text)
+    return value, text[end:].strip()
 
 
 def _batches(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -1,12 +1,14 @@
 """Values that are stored metric by metric: put together by step, under the names that frameworks give them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from parity.curves.curve import LegCurves
 from parity.curves.keys import Keys, chosen
 from parity.curves.notes import Notes, refusal
 from parity.curves.records import Record
 
-__all__ = ["NAMES", "Scalar", "by_step", "steps_of_samples", "wanted"]
+__all__ = ["NAMES", "Scalar", "by_samples", "by_step", "steps_of_samples", "wanted"]
 
 # Name, step, value.
 Scalar = tuple[str, int, float]
@@ -54,10 +56,10 @@ def wanted(keys: Keys | None, source: str) -> set[str]:
     return {name for several in (*NAMES.values(), *given.values()) for name in several}
 
 
-def by_step(scalars: Iterable[Scalar]) -> list[Record]:
+def by_step(scalars: Iterable[tuple[str, object, object]]) -> list[Record]:
     """Records of one step each. A name that comes again at a step begins another record of that step."""
     records: list[Record] = []
-    last: dict[int, Record] = {}
+    last: dict[object, Record] = {}
     for name, step, value in scalars:
         record = last.get(step)
         if record is None or name in record:
@@ -68,18 +70,41 @@ def by_step(scalars: Iterable[Scalar]) -> list[Record]:
 
 
 def steps_of_samples(scalars: list[Scalar], notes: Notes) -> list[Scalar]:
-    """The same values, with DeepSpeed's numbers of samples as steps counted from 1.
-
-    They are taken as steps only where each is a whole multiple of the first, as where every step takes the same
-    number of samples and none is missing at the beginning. DeepSpeed's own count need not be right: under AutoTP
-    it takes every rank for a data-parallel one.
-    """
-    counts = {step for name, step, _ in scalars if name.startswith(SAMPLES)}
-    if not counts:
+    """The same values, with DeepSpeed's numbers of samples as steps counted from 1, if they can be."""
+    size = _samples_a_step({step for name, step, _ in scalars if name.startswith(SAMPLES)}, notes)
+    if size == 1:
         return scalars
+    return [(name, step // size if name.startswith(SAMPLES) else step, value) for name, step, value in scalars]
+
+
+def by_samples(leg: LegCurves) -> LegCurves:
+    """The same curves, with DeepSpeed's numbers of samples as steps counted from 1, if they can be."""
+    notes = Notes()
+    every = {step for curve in leg.curves.values() for step in (*curve.steps.tolist(), *curve.missing)}
+    size = _samples_a_step(every, notes)
+    curves = {
+        metric: replace(
+            curve,
+            steps=curve.steps // size,
+            conflicts=tuple(replace(one, step=one.step // size) for one in curve.conflicts),
+            missing=tuple(step // size for step in curve.missing),
+        )
+        for metric, curve in leg.curves.items()
+    }
+    return replace(leg, curves=curves, notes=(*leg.notes, *notes.all()))
+
+
+def _samples_a_step(counts: set[int], notes: Notes) -> int:
+    """How many samples make a step: the first count, if every other is a whole multiple of it, else 1.
+
+    So it is where every step takes as many and none is missing at the beginning. DeepSpeed's own count need not be
+    right: under AutoTP it takes every rank for a data-parallel one.
+    """
+    if not counts:
+        return 1
     first = min(counts)
     if first <= 0 or any(count % first for count in counts):
-        notes.add(f"{SAMPLES}* are by number of samples, which was taken as the step: compare equal batch sizes only")
-        return scalars
-    notes.add(f"{SAMPLES}* are by number of samples; {first} samples were taken as one step, counted from 1")
-    return [(name, step // first if name.startswith(SAMPLES) else step, value) for name, step, value in scalars]
+        notes.add("DeepSpeed counts samples, taken for steps here: compare runs of equal batch size only")
+        return 1
+    notes.add(f"DeepSpeed counts samples: {first} were taken for one step, the first of which is 1")
+    return first

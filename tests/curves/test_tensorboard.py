@@ -98,13 +98,13 @@ def test_tensorboard__deepspeed_counts_samples_and_autotp_ranks_as_data_parallel
     for leg, samples in (("tp1_z0", 4), ("tp3_z0", 12)):
         read_leg = read(LOGS / "deepspeed/tb" / leg)
         assert read_leg.curves["lr"].steps.tolist() == list(range(1, 51))
-        assert f"{samples} samples were taken as one step, counted from 1" in notes(read_leg)[1]
+        assert f"counts samples: {samples} were taken for one step" in notes(read_leg)[1]
 
 
 def test_tensorboard__samples_that_are_no_multiples_stay(save: Save) -> None:
     leg = read(save(file_of({"Train/Samples/train_loss": {8: 1.0, 12: 2.0}})))
     assert leg.curves["loss"].steps.tolist() == [8, 12]
-    assert "by number of samples, which was taken as the step" in notes(leg)[1]
+    assert "counts samples, taken for steps here" in notes(leg)[1]
 
 
 def test_tensorboard__megatron_without_its_twins(save: Save) -> None:
