@@ -5,12 +5,15 @@ Reads as they are: `training.jsonl` of NeMo Automodel and the metrics files of D
 
 from parity.curves.curve import LegCurves
 from parity.curves.keys import DEFAULTS, Keys, listed
-from parity.curves.notes import Notes
+from parity.curves.notes import Notes, refusal
 from parity.curves.opening import Opened
 from parity.curves.reading import Reading
 from parity.curves.records import Record, objects
 
 __all__ = ["FORMAT", "JsonLines"]
+
+
+_TRACE = '"logger_name": "torchtitan.structured_logger"'
 
 
 class JsonLines:
@@ -30,6 +33,8 @@ class JsonLines:
 
     def read(self, opened: Opened, source: str, keys: Keys | None) -> LegCurves:
         """See `Format.read`. Curves: loss, grad_norm, lr and whatever else `keys` names."""
+        if _TRACE in opened.head and not keys:
+            raise refusal(source, "is torchtitan's structured log, which has times and no loss: give its tb folder")
         reading = Reading(source, keys, DEFAULTS, records="JSON object")
         for records, numbers in objects(opened.lines(), reading.notes):
             reading.take(records, numbers)
