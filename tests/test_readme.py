@@ -15,6 +15,9 @@ import yaml
 from parity.checks import CHECKS
 from parity.checks.profiles import PROFILES
 from parity.cli import main
+from parity.commands.suites import RECIPES, recipes
+from parity.layout import AXES
+from parity.placeholders import PLACEHOLDERS
 from parity.suite import Leg, Suite
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +37,12 @@ def table(heading: str) -> list[list[str]]:
     """The rows of the table whose first heading cell is `heading`."""
     lines = README[README.index(f"\n| {heading} |") :].lstrip().split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def frameworks() -> list[tuple[str, list[str], str]]:
+    """Of each framework that the README names its folder, the recipes, and what they run on."""
+    rows = table("framework")
+    return [(re.findall(r"recipes/([a-z]+)/README", row[0])[0], ticked(row[1]), row[2]) for row in rows]
 
 
 def ticked(text: str) -> list[str]:
@@ -90,9 +99,25 @@ def test_every_key_of_a_suite_and_of_a_leg_is_told() -> None:
 
 
 def test_every_recipe_is_told() -> None:
-    folder = ROOT / "parity" / "recipes"
-    recipes = {str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.yml")}
-    assert {name for row in table("recipe") for name in ticked(row[0])} == recipes - {"embedded/tensor-parallel"}
+    embedded = {name for name in recipes() if name.startswith("embedded/")}
+    assert {name for row in table("recipe") for name in ticked(row[0])} == embedded - {"embedded/tensor-parallel"}
+    told = [(folder, name) for folder, names, _ in frameworks() for name in names]
+    assert all(name.startswith(f"{folder}/") for folder, name in told)
+    assert sorted(name for _, name in told) == [name for name in recipes() if name not in embedded]
+
+
+def test_a_framework_runs_on_what_its_page_says() -> None:
+    for folder, _, runs_on in frameworks():
+        top = "\n".join((RECIPES / folder / "README.md").read_text().splitlines()[:12]).lower()
+        assert runs_on in ("CPU", "GPU"), folder
+        assert ("runs on cpu" if runs_on == "CPU" else "gpu only") in top, folder
+
+
+def test_a_commented_suite_says_which_placeholders_there_are() -> None:
+    (line,) = [line for line in (RECIPES / "init.yml").read_text().splitlines() if "Placeholders:" in line]
+    assert re.findall(r"\{(\w+)\}", line) == list(PLACEHOLDERS)
+    sentence = README[README.index("Commands, folders and sources may name") :].split("in a command line")[0]
+    assert {word for word in PLACEHOLDERS if word not in AXES} <= set(re.findall(r"`\{(\w+)\}`", sentence))
 
 
 def test_exit_codes_are_told() -> None:
