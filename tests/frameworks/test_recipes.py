@@ -1,10 +1,13 @@
 """What holds for every framework's folder of recipes, without the framework."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from parity.errors import PackageError
+from parity.needs import check_needs
 from parity.suite import Suite, load
 from tests.frameworks.environments import FRAMEWORKS, RECIPES, venv_of
 
@@ -73,3 +76,16 @@ def test_files_beside_a_suite_that_it_names_are_there(path: Path) -> None:
             assert (path.parent / file).exists(), file
         bare = [word for word in re.findall(r"[\w./{}-]+\.(?:py|yaml|json)\b", text) if (path.parent / word).exists()]
         assert not bare, "is found from the recipe's own folder alone: name it by {suite_dir}"
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_missing_framework_is_told_before_anything_starts(path: Path, tmp_path: Path) -> None:
+    suite = load(path)
+    assert suite.needs
+    (tmp_path / "torchrun").write_text(f"#!{sys.executable}\n")  # of this environment, which has no framework
+    (tmp_path / "torchrun").chmod(0o755)
+    for name in suite.legs:
+        with pytest.raises(PackageError) as told:
+            check_needs(suite, [name], tmp_path, path.parent, str(tmp_path))
+        assert len(told.value.lines) == 1
+        assert str(path.parent / "requirements.txt") in told.value.lines[0]
