@@ -24,8 +24,8 @@ class TorchtitanGolden:
 
     def matches(self, head: str) -> str | None:
         """How many lines the beginning has, if every one is a step and a loss and the steps grow."""
-        lines = [line for line in head.split("\n")[:1000] if line.strip()]
-        found = [_LINE.fullmatch(line) for line in lines[:-1] or lines]
+        *whole, rest = head.split("\n")  # the rest may go on
+        found = [_LINE.fullmatch(line) for line in whole or [rest] if line.strip()]
         steps = [int(one[1]) for one in found if one]
         grows = all(step < later for step, later in itertools.pairwise(steps))
         return f"{len(steps)} lines of a step and a loss" if steps and len(steps) == len(found) and grows else None

@@ -54,7 +54,7 @@ def test_trainer_state__evaluations_and_the_summary_are_not_training(write: Writ
     assert notes(leg)[0] == "trainer_state: it has log_history"
     assert leg.curves["loss"].values.tolist() == [5.5552]
     assert leg.curves["loss"].resolution.decimals == 4
-    assert leg.curves["loss"].conflicts == leg.curves["loss"].missing == ()
+    assert (leg.curves["loss"].conflicts, leg.curves["loss"].missing) == ((), ())
     assert notes(leg)[1:] == ["records with a step and no metric, as of evaluations, were ignored: records 2, 3"]
     assert refused(write(state(EVAL, SUMMARY))).startswith("no record has a loss, grad_norm, lr; the keys are")
 
@@ -221,9 +221,10 @@ def test_documents__any_text_gives_curves_or_one_line(write: Write, text: str, f
 def test_documents__values_come_back_bit_for_bit(write: Write, values: dict[int, float]) -> None:
     steps = sorted(values)
     records = [{"step": step, "epoch": 0, "loss": values[step]} for step in steps]
-    as_lists = {"step": steps, "loss": [values[step] for step in steps]}
+    losses = [values[step] for step in steps]
+    as_lists = {"step": steps, "loss": losses}
     golden = {"lm loss": {"values": {str(step): values[step] for step in steps}}}
     for document in (records, {"log_history": records}, {"steps": records}, as_lists, golden):
         loss = read(write(json.dumps(document))).curves["loss"]
         assert loss.steps.tolist() == steps
-        assert np.array_equal(loss.values, as_lists["loss"], equal_nan=True)
+        assert np.array_equal(loss.values, losses, equal_nan=True)
