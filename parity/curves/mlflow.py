@@ -1,0 +1,75 @@
+"""A run in MLflow's local store: its folder, with a file for each metric, `timestamp value step` a line."""
+
+import itertools
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from parity.curves.curve import LegCurves
+from parity.curves.files import Files
+from parity.curves.keys import Keys
+from parity.curves.notes import Notes, refusal
+from parity.curves.numbers import as_number, as_step
+from parity.curves.reading import Reading
+from parity.curves.records import Record
+from parity.curves.scalars import NAMES, by_step, wanted
+from parity.plain import plain
+
+__all__ = ["FORMAT", "Mlflow"]
+
+_METRICS = "metrics/"
+# Besides its metrics a run's folder has this, and so has that of an experiment above it.
+_ABOUT = "meta.yaml"
+# Of the metrics asked for: 100,000 steps with four of them are 400,000.
+MOST_VALUES = 2_000_000
+LONGEST = 1 << 10
+
+
+class Mlflow:
+    """The format `mlflow`."""
+
+    name = "mlflow"
+
+    def finds(self, files: Files) -> str | None:
+        """How many metrics the run has."""
+        count = len(_metrics(files))
+        return f"a run with {count} metric{'s' * (count > 1)}" if count and _ABOUT in files.names else None
+
+    def read(self, files: Files, keys: Keys | None) -> LegCurves:
+        """See `Stored.read`. A value that was logged again at a step is a conflict."""
+        names = wanted(keys, files.source)
+        reading = Reading(files.source, keys, NAMES, records="metric")
+        values: list[tuple[str, object, object]] = []
+        for metric in _metrics(files):
+            with files.open(_METRICS + metric) as file:
+                several = _values(metric, file, reading.notes)
+                # Of the others one value is enough for messages to name them.
+                values += several if metric in names else itertools.islice(several, 1)
+            if len(values) > MOST_VALUES:
+                raise refusal(files.source, f"holds more than {MOST_VALUES:,} values of the metrics asked for")
+        records: list[Record] = by_step(values)
+        if not records:
+            raise refusal(
+                files.source, "holds no metrics: name the folder of one run, which has meta.yaml and metrics"
+            )
+        reading.take(records, range(1, len(records) + 1))
+        return reading.leg(self.name)
+
+
+def _metrics(files: Files) -> list[str]:
+    return [name.removeprefix(_METRICS) for name in files.names if name.startswith(_METRICS)]
+
+
+def _values(metric: str, file: BinaryIO, notes: Notes) -> Iterator[tuple[str, object, object]]:
+    """The values in one metric's file."""
+    while line := file.readline(LONGEST):
+        cells = line.decode(errors="replace").split()
+        # Before version 1 there was no step.
+        if len(cells) in (2, 3) and line.endswith(b"\n"):
+            step = as_step(cells[2]) if len(cells) == 3 else 0
+            if step is not None and as_number(cells[1]) is not None:
+                yield metric, step, cells[1]
+                continue
+        notes.add(f"lines of {plain(metric, 40)} that are not timestamp, value and step were ignored")
+
+
+FORMAT = Mlflow()
