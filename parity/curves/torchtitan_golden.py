@@ -33,11 +33,11 @@ class TorchtitanGolden:
     def read(self, opened: Opened, source: str, keys: Keys | None) -> LegCurves:
         """See `Format.read`."""
         reading = Reading(source, keys, {"step": ("step",), "loss": ("loss",)}, records="step and loss")
-        numbered = enumerate(opened.lines(), start=1)
-        while batch := list(itertools.islice(numbered, BATCH)):
+        *whole, rest = opened.text().split("\n")
+        for start in range(0, len(whole), BATCH):
             records: list[Record] = []
             numbers: list[int] = []
-            for number, line in batch:
+            for number, line in enumerate(whole[start : start + BATCH], start=start + 1):
                 if found := _LINE.fullmatch(line):
                     records.append({"step": found[1], "loss": found[2]})
                     numbers.append(number)
@@ -45,8 +45,8 @@ class TorchtitanGolden:
                     reading.notes.at("lines of other text were ignored", number)
             if records:
                 reading.take(records, numbers)
-        if not opened.ended:
-            reading.notes.add("the last line has no end: its number may be cut")
+        if rest.strip():
+            reading.notes.at("the last line has no end, so its number may be cut, and was ignored", len(whole) + 1)
         return reading.leg(self.name)
 
 
