@@ -41,7 +41,9 @@ def _head(path: Path, size: int) -> str:
 
 
 class LegSource:
-    """The file that a leg's metrics are expected in. Made before the leg starts, collected after it ended.
+    """The file that a leg's metrics are expected in, or a folder of them below the leg's own.
+
+    Made before the leg starts, collected after it ended.
 
     Args:
         directory: the run.
@@ -65,7 +67,7 @@ class LegSource:
         """Find what the leg wrote; elsewhere than in its folder, it is copied there, so that the run can be moved.
 
         Returns:
-            The file, relative to the run directory; and why there is nothing to judge, or None.
+            The file or folder, relative to the run directory; and why there is nothing to judge, or None.
         """
         if self.path is None:
             return f"legs/{self._name}/rank-0.jsonl", None
@@ -78,6 +80,11 @@ class LegSource:
             inside = Path(os.path.abspath(self.path))
             if inside.is_relative_to(self._out):
                 return f"legs/{self._name}/{inside.relative_to(self._out)}", None
+            if self.path.is_dir():
+                return (
+                    None,
+                    f"{self.path}: is a folder outside of the leg's own: let the trainer write it below {{out}}",
+                )
             copy = f"legs/{self._name}/source.{self.path.name}"
             target = self._directory.path / copy
             copy_bounded(self.path.resolve(), target, limit=_MOST_BYTES, within=self._directory.path)
@@ -93,6 +100,8 @@ class LegSource:
         before, now = self._before, _State.of(self.path)
         if before is None or now is None or not before.size:
             return ""
+        if self.path.is_dir():  # what is below may have changed without a trace in the folder itself
+            return "is a folder that was there before the leg started: remove it first, or let `source` name {out}"
         if (before.size, before.changed) == (now.size, now.changed):
             return "was there before the leg started, which did not write to it"
         if now.size > before.size and _head(self.path, before.size) == before.head:

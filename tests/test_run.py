@@ -407,6 +407,37 @@ def test_a_suite_names_files_beside_it_wherever_it_is_run_from_and_judged_withou
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# An MLflow run's folder: a file for each metric.
+STORE = """\
+import pathlib, sys
+run, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+(run / "metrics").mkdir(parents=True, exist_ok=True)
+(run / "meta.yaml").write_text("")
+for name, first in (("loss", 6.0), ("grad_norm", 2.0)):
+    (run / "metrics" / name).write_text("".join(f"0 {first - step / 13!r} {step}\\n" for step in range(steps)))
+"""
+
+
+def test_run__metrics_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "store.py").write_text(STORE)
+    command = f"{sys.executable} store.py {{out}}/mlruns {{steps}}"
+    path = suite(tmp_path, {"tp1": {"command": command}, "tp3": {"command": command}}, source="{out}/mlruns")
+    assert parity("run", path, "--out", tmp_path / "out").returncode == 0
+    legs = {leg["name"]: leg for leg in result_of(tmp_path / "out")["legs"]}
+    assert legs["tp3"]["source"] == "legs/tp3/mlruns"
+    assert legs["tp3"]["format"] == "mlflow"
+
+
+def test_run__a_folder_elsewhere_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "store.py").write_text(STORE)
+    legs = {leg: {"command": f"{sys.executable} store.py {leg} {{steps}}"} for leg in ("tp1", "tp3")}
+    path = suite(tmp_path, legs, source="{leg}")
+    done = parity("run", path, "--out", tmp_path / "out")
+    assert "is a folder outside of the leg's own: let the trainer write it below {out}" in done.stdout + done.stderr
+    done = parity("run", path, "--out", tmp_path / "again")
+    assert "is a folder that was there before the leg started" in done.stdout + done.stderr
+
+
 def test_metrics_left_by_another_run_are_not_taken_for_this_one_s(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text('{"step": 0, "loss": 6.0}\n')
     os.utime(tmp_path / "old.jsonl", (1e9, 1e9))
