@@ -160,6 +160,7 @@ def _curves(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tupl
             path,
             format=source.format,
             keys=source.keys or None,
+            pattern=source.pattern,
             within=directory.path,
             limits=Limits(line=LINE_LIMIT),
         )

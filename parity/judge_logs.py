@@ -36,12 +36,14 @@ class LogSource:
         format: the reader; by content if None.
         keys: which key holds which metric.
         first_step: the number that this log gives to the first step.
+        pattern: of RE2, for logs in no known format.
     """
 
     path: Path
     format: str | None = None
     keys: Mapping[str, str] | None = None
     first_step: int = 0
+    pattern: str | None = None
 
     def read(self) -> LegCurves:
         """The curves, with steps counted from 0 if `first_step` is right.
@@ -49,7 +51,8 @@ class LogSource:
         Raises:
             UsageError: the file cannot be read as a log.
         """
-        return read(self.path, format=self.format, keys=self.keys or None).counted_from(self.first_step)
+        curves = read(self.path, format=self.format, keys=self.keys or None, pattern=self.pattern)
+        return curves.counted_from(self.first_step)
 
 
 def judge_logs(

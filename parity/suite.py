@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -25,7 +24,6 @@ from parity.layout import Layout
 from parity.suite_values import (
     Environment,
     FloorSetting,
-    FormatName,
     Line,
     Module,
     Name,
@@ -33,6 +31,8 @@ from parity.suite_values import (
     Pattern,
     Relative,
     Seconds,
+    Source,
+    SourceSetting,
 )
 from parity.train.options import TrainOptions
 
@@ -65,21 +65,6 @@ class LayoutSizes(_Model):
     pp: Size = 1
     ep: Size = 1
     cp: Size = 1
-
-
-def _path_of_source(value: object) -> object:
-    return {"file": value} if isinstance(value, str) else value
-
-
-class Source(_Model):
-    """Where a leg's metrics are."""
-
-    file: Line = Field(description="Path, relative to the leg's working folder; may hold placeholders.")
-    format: FormatName | None = Field(default=None, description="Reader to use; found by content if not given.")
-    keys: dict[str, str] = Field(
-        default={}, description="For JSON lines: metric (or `step`) to the key that holds it."
-    )
-    first_step: int = Field(default=0, description="Number that this log gives to the first step.")
 
 
 class _TrainerBase(_Model):
@@ -169,7 +154,7 @@ class Leg(_Model):
     env: Environment = Field(default={}, description="Environment, added to the suite's.")
     cwd: Line | None = Field(default=None, description="Working folder, relative to the suite file.")
     timeout: Seconds | None = Field(default=None, description="Wall-clock limit.")
-    source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = Field(
+    source: SourceSetting = Field(
         default=None, description="Where the metrics are; the recorder's file if not given."
     )
     evidence: Evidence | None = Field(default=None, description="What the logs must and must not say of the layout.")
@@ -235,7 +220,7 @@ class Suite(_Model):
     env: Environment = {}
     cwd: Line | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
     trainer: Trainer | None = Field(default=None, description="What every leg runs.")
-    source: Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None = None
+    source: SourceSetting = None
     legs: dict[Name, Leg] = Field(min_length=1)
     compare: list[Compare] = Field(min_length=1)
 

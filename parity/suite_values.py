@@ -1,13 +1,14 @@
-"""The values of a suite's keys: lengths of time, names, paths, patterns and environments."""
+"""The values of a suite's keys: lengths of time, names, paths, patterns, sources and environments."""
 
 import re
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from parity.curves.formats import formats
+from parity.curves.pattern import EXAMPLE, problem
 
 __all__ = [
     "PERTURB",
@@ -22,6 +23,8 @@ __all__ = [
     "Pattern",
     "Relative",
     "Seconds",
+    "Source",
+    "SourceSetting",
 ]
 
 PERTURB = "PARITY_PERTURB"
@@ -64,6 +67,12 @@ def _known_format(value: str) -> str:
     return value
 
 
+def _line_pattern(value: str) -> str:
+    if why := problem(value):
+        raise PydanticCustomError("pattern", "must {why}", {"why": why})
+    return value
+
+
 def _pattern(value: str) -> str:
     try:
         re.compile(value)
@@ -86,6 +95,7 @@ Environment = dict[
     Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")],
     Annotated[Line, BeforeValidator(_variable, json_schema_input_type=str | int | float | bool)],
 ]
+LinePattern = Annotated[str, AfterValidator(_line_pattern)]
 FormatName = Annotated[str, AfterValidator(_known_format)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
@@ -114,3 +124,34 @@ _FloorRole = Literal["repeat", "perturbed", "reference"]
 FloorSetting = (
     Annotated[Floor, BeforeValidator(_counted, json_schema_input_type=Floor | _FloorRole | list[_FloorRole])] | None
 )
+
+
+def _path_of_source(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
+class Source(BaseModel):
+    """Where a leg's metrics are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: Line = Field(description="Path, relative to the leg's working folder; may hold placeholders.")
+    format: FormatName | None = Field(default=None, description="Reader to use; found by content if not given.")
+    pattern: LinePattern | None = Field(
+        default=None,
+        description="For format: pattern, a regular expression of RE2 to search in every line; its groups name the "
+        "step and the metrics.",
+    )
+    keys: dict[str, str] = Field(default={}, description="Metric (or `step`) to the key that holds it.")
+    first_step: int = Field(default=0, description="Number that this log gives to the first step.")
+
+    @model_validator(mode="after")
+    def _has_its_pattern(self) -> Self:
+        if self.pattern is None and self.format == "pattern":
+            raise PydanticCustomError("pattern", f"must have a pattern, as its format is pattern, such as {EXAMPLE}")
+        if self.pattern is not None and self.format not in (None, "pattern"):
+            raise PydanticCustomError("pattern", "must have no pattern, as its format is another")
+        return self
+
+
+SourceSetting = Annotated[Source, BeforeValidator(_path_of_source, json_schema_input_type=Source | str)] | None

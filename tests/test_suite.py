@@ -141,6 +141,19 @@ compare:
         ({"env": {"A": None}}, "env.A: must be a valid string, not None"),
         ({"env": {"A": "x\0y"}}, "must not hold a NUL character"),
         ({"source": {"file": "x", "format": "nope"}}, "source.format: "),
+        ({"source": {"file": "{out}/x", "pattern": "("}}, "source.pattern: must be a regular expression of RE2"),
+        (
+            {"source": {"file": "{out}/x", "pattern": "loss (?P<loss>.*)"}},
+            "source.pattern: must have groups named step and",
+        ),
+        (
+            {"source": {"file": "{out}/x", "format": "pattern"}},
+            "source: must have a pattern, as its format is pattern",
+        ),
+        (
+            {"source": {"file": "{out}/x", "format": "jsonl", "pattern": "(?P<step>1)(?P<loss>2)"}},
+            "source: must have no pattern, as its format is another",
+        ),
         ({"trainer": {"command": "train.py"}}, "tp1 and tp3 claim different layouts and run the same command"),
         (
             {"trainer": {"command": "train.py {tp}"}, "source": "metrics.jsonl"},
