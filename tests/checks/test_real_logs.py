@@ -1,9 +1,8 @@
 """Real logs of real frameworks: what is rounding passes, what is a bug does not, and each for the right reason.
 
-What each log is stands in `tests/data/logs/README.md`. Not in the table, because no reader takes them yet: the
-Hugging Face Trainer's `log_history.json` and `trainer_state.json` (one JSON value over many lines), VeOmni's
-`log_dict.json` (a list per key), torchtitan's, the Trainer's and Automodel's printed lines, and TensorBoard's event
-files. Nor is the Trainer whose FSDP was silently DDP: its curve is right, so only `layout` can tell.
+What each log is stands in `tests/data/logs/README.md`. Not in the table: VeOmni's `log_dict.json`, of which there is
+one leg, with the loss of one rank; DeepSpeed's event files, which hold no loss; torchtitan's FSDP leg, whose ranks
+read other documents; and the Trainer whose FSDP was silently DDP: its curve is right, so only `layout` can tell.
 """
 
 from collections.abc import Iterator
@@ -75,7 +74,9 @@ class Row:
 
 def _path(folder: str, log: str) -> Path:
     whole = LOGS / folder / log
-    return whole / "training.jsonl" if whole.is_dir() else whole.with_suffix(".jsonl")
+    if whole.is_dir() and (whole / "training.jsonl").exists():
+        return whole / "training.jsonl"
+    return whole if whole.exists() else whole.with_suffix(".jsonl")
 
 
 noise, bug = partial(Row, False), partial(Row, True)
@@ -112,9 +113,23 @@ LAYOUTS = [
     *correct("megatron_core", "m1", "tp2 pp2 dp2", "at most 9e-8 and 3e-7"),
     *correct("megatron_core", "halfloss/m1", "halfloss/tp2 halfloss/pp2", "both say half of the loss: equal"),
     *correct("pytorch", "base", "ddp2 fsdp2", "at most 2e-7"),
+    *correct(
+        "hf_trainer",
+        "tr1/trainer_state.json",
+        "tr_ddp2/trainer_state.json",
+        "first step equal, at most 2e-7 and 2e-6",
+    ),
+]
+
+# From one set of weights; the parameters are fp32, and torchtitan computes in bf16 unless told otherwise.
+TITAN = [
+    noise("torchtitan", "base/tb", f"{leg}/tb", "at most 2e-4 and 5e-4", control=control, profile="bf16")
+    for leg, other in (("tp2", "pp2"), ("pp2", "tp2"))
+    for control in ("", f"{other}/tb")
 ]
 
 RERUNS = [
+    noise("hf_trainer", "tr1/trainer_state.json", "tr1/log_history.json", "one run, saved in two files"),
     noise(NEMO, "v4f_ep1", "v4f_ep1_rep", "the same leg again, equal to the last digit"),
     noise(RECORDED, "gemma4_1", "gemma4_repeat", "the same leg again, equal to the last digit"),
     # A rerun of a deterministic trainer is no measure of how far another layout may be.
@@ -267,7 +282,7 @@ PRECISION = [
 ]
 
 
-TABLE = [*LAYOUTS, *RERUNS, *GEMMA4, *GEMMA4B, *QWEN3, *RECORDED_BUGS, *SAME_BUG, *BUGS, *PRECISION]
+TABLE = [*LAYOUTS, *TITAN, *RERUNS, *GEMMA4, *GEMMA4B, *QWEN3, *RECORDED_BUGS, *SAME_BUG, *BUGS, *PRECISION]
 
 
 def statuses(comparison: ComparisonResult) -> dict[str, str]:
