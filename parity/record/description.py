@@ -11,7 +11,7 @@ from parity.record.lines import Line, hexadecimal
 from parity.record.measure import Measure
 from parity.record.parts import Part
 
-__all__ = ["described"]
+__all__ = ["described", "optimizer_lines"]
 
 _OF_THE_LAYOUT = {"is_expert_parallel"}
 """Settings of optimizers that say which ranks share a group, and nothing of how it is updated: Megatron Core's."""
@@ -34,16 +34,26 @@ def described(
         layers: that this rank owns.
         experts: that this rank owns, by module.
     """
-    names = {id(part.tensor): part.name for part in parameters}
     return {
         "kind": "model",
         "parameters": _parts(parameters),
         "buffers": _parts(buffers),
-        "optimizer": [_optimizer(optimizer, names) for optimizer in optimizers],
+        "optimizer": optimizer_lines(optimizers, parameters),
         "rng": hexadecimal(state_hash(torch.get_rng_state())),
         "layers": None if layers is None else list(layers),
         "experts": None if experts is None else {name: list(ids) for name, ids in experts.items()},
     }
+
+
+def optimizer_lines(optimizers: Sequence[Any], parameters: Sequence[Part]) -> list[Line]:
+    """What the line of kind model says of optimizers: their classes, groups and settings.
+
+    Args:
+        optimizers: as they are now.
+        parameters: whose names the groups are told by.
+    """
+    names = {id(part.tensor): part.name for part in parameters}
+    return [_optimizer(optimizer, names) for optimizer in optimizers]
 
 
 def _parts(parts: Sequence[Part]) -> list[Line]:

@@ -56,6 +56,7 @@ class Gradients:
         pending: names of parameters whose gradient only a collective could have given.
         norms: float64 (P,).
         sketch: float64 (P, 64), or None at a step that is not sketched.
+        summed_over: ranks whose gradients add up to those of the parts; empty where each rank has its own whole.
     """
 
     read: str
@@ -63,6 +64,7 @@ class Gradients:
     pending: Sequence[str]
     norms: Tensor
     sketch: Tensor | None
+    summed_over: Sequence[int] = ()
 
     def ask(self, step: int, readout: Readout) -> Callable[[], Line]:
         """Have the numbers moved; the line of kind gradients, once they are."""
@@ -75,6 +77,8 @@ class Gradients:
                 made["sketch"] = _packed(sketch())
             if self.pending:
                 made["pending"] = list(self.pending)
+            if self.summed_over:
+                made["summed_over"] = list(self.summed_over)
             return made
 
         return line

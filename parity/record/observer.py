@@ -35,6 +35,8 @@ class Observer:
         world_size: ranks of the leg.
         sketched: ordinals, from 0, of the steps whose gradients are sketched. Updates are at all but the last.
         clone_bytes: see `CLONE_BYTES`.
+        gradient: finds the gradient of a part, which may be a DTensor; its parameter's `grad` if not given.
+        summed_over: see `Gradients`.
     """
 
     def __init__(
@@ -45,8 +47,12 @@ class Observer:
         world_size: int,
         sketched: Sequence[int],
         clone_bytes: int = CLONE_BYTES,
+        gradient: Callable[[Part], Any] = lambda part: part.tensor.grad,
+        summed_over: Sequence[int] = (),
     ) -> None:
         self._parts = parameters
+        self._summed_over = summed_over
+        self._gradient = gradient
         self._optimizers = optimizers
         self._measure = Measure(parameters)
         self._shared = [not part.exclusive(world_size) and part.box.numel > 0 for part in parameters]
@@ -96,7 +102,7 @@ class Observer:
         grads: list[Tensor | None] = []
         with torch.no_grad():
             for part in self._parts:
-                grad = part.tensor.grad
+                grad = self._gradient(part)
                 found = None if grad is None else local_gradient(grad, part.box, part.placements)
                 if found is None and grad is not None:
                     pending.append(part.name)
@@ -106,7 +112,8 @@ class Observer:
             if scale is not None:
                 norms = norms / scale
                 sketch = None if sketch is None else sketch / scale
-        self._gradients = Gradients(how, [grad is not None for grad in grads], pending, norms, sketch)
+        there = [grad is not None for grad in grads]
+        self._gradients = Gradients(how, there, pending, norms, sketch, self._summed_over)
 
     def lines(self, step: int, readout: Readout) -> Callable[[], list[Line]]:
         """End a step: ask for what was read in it to be moved to the host.
@@ -118,7 +125,8 @@ class Observer:
         Returns:
             Gives the step's lines, once the readout has been made.
         """
-        self._finish_update()
+        if self._stepped:
+            self.after_update()
         makers = [one.ask(step, readout) for one in (self._gradients, self._update) if one is not None]
         self._ordinal += 1
         self._forget()
@@ -160,7 +168,12 @@ class Observer:
         whole = ours <= {id(grad) for grad in grads}
         self._norms.append(norm.detach().clone() if whole and norm is not None else None)
 
-    def _before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def before_update(self, optimizer: Any = None) -> None:
+        """Read gradients, unless they have been, and keep what is about to be changed.
+
+        Args:
+            optimizer: that is about to step, if one of torch's.
+        """
         # A fused optimizer under a GradScaler divides by the scale itself, inside of its step.
         scale = getattr(optimizer, "grad_scale", None)
         self.read_gradients("at the optimizer step", scale if isinstance(scale, Tensor) else None)
@@ -171,13 +184,17 @@ class Observer:
                 else:
                     self._before = self._measure.sketches(self._trained())
 
+    def _before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        self.before_update(optimizer)
+
     def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._optimizers):
-            self._finish_update()
+            self.after_update()
 
-    def _finish_update(self) -> None:
-        if self._before is None or not self._stepped:
+    def after_update(self) -> None:
+        """Measure what has changed since `before_update`, if that has been called in this step."""
+        if self._before is None:
             return
         norms, sketch = None, None
         with torch.no_grad():

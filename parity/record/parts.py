@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from parity.errors import UsageError
 from parity.record.placements import Box, box_of, is_dtensor
 
-__all__ = ["Described", "Part", "find_parts"]
+__all__ = ["Described", "Part", "bare_name", "find_parts"]
 
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 """What `torch.compile`, FSDP and activation checkpointing put between a module and its child."""
@@ -87,7 +87,7 @@ def find_parts(
         for kind, own, tensor in _tensors(module):
             if id(tensor) in seen.values():
                 continue
-            bare = _bare(own)
+            bare = bare_name(own)
             name = naming.get(own, naming.get(bare, bare))
             if name in seen:
                 raise UsageError(f"{name}: two tensors of the model have this name; tell them apart with names=")
@@ -111,7 +111,8 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
     yield from (("buffer", name, tensor) for name, tensor in module.named_buffers())
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
+    """A parameter's name without what wrappers add to it."""
     parts = [part for part in name.split(".") if part not in _WRAPPERS]
     while len(parts) > 1 and parts[0] == "module":  # DistributedDataParallel and its like, around everything
         parts.pop(0)

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
@@ -153,6 +153,7 @@ class Recorder:
             model = None
         more: dict[str, object] = {} if coordinates is None else {"coordinates": dict(coordinates)}
         lines: list[dict[str, object]] = []
+        observer = None
         if model is None:
             if optimizer is not None:
                 raise UsageError("start: an optimizer, but no model; give the model whose parameters it trains")
@@ -175,8 +176,26 @@ class Recorder:
                 sketched=self.sketched,
                 perturbed=self.perturbed,
             )
-            about, lines, self._observer = watched
+            about, lines, observer = watched
             more.setdefault("coordinates", {})
+        self.begin(about, lines, observer, **more)
+
+    def begin(
+        self,
+        environment: Mapping[str, object],
+        lines: Iterable[Mapping[str, object]],
+        observer: "Observer | None",
+        **more: object,
+    ) -> None:
+        """What `start` does once the model is described: for whoever finds and describes it in another way.
+
+        Args:
+            environment: of the process, complete.
+            lines: that describe the model.
+            observer: of the model, attached.
+            more: fields of the start line, such as `coordinates`.
+        """
+        self._observer = observer
         start = _line(
             "start",
             format=FORMAT,
@@ -185,10 +204,14 @@ class Recorder:
             rank=self.rank,
             world_size=self.world_size,
             time=time.time(),
-            environment=about,
+            environment=environment,
             **more,
         )
         self._write(start, *map(_compact, lines))
+
+    def note(self, kind: str, **fields: object) -> None:
+        """Write a line of a kind of its own."""
+        self._write(_line(kind, **fields))
 
     def gradients(self) -> None:
         """Have this step's gradients read now: after the backward pass of the last micro-batch, once they are
@@ -201,7 +224,7 @@ class Recorder:
         self,
         step: int,
         *,
-        loss: SupportsFloat,
+        loss: SupportsFloat | None,
         grad_norm: SupportsFloat | None = None,
         lr: SupportsFloat | None = None,
         batch: object = None,
@@ -212,7 +235,8 @@ class Recorder:
 
         Args:
             step: counts from 0.
-            loss: of the whole global batch, before this step's update.
+            loss: of the whole global batch, before this step's update. None where only the framework's own log,
+                which the suite names as `source`, has it.
             grad_norm: L2 norm of the whole gradient before clipping. None takes the norm that
                 `torch.nn.utils.clip_grad_norm_` returned, if it was called once for everything.
             lr: learning rate of this step's update.
