@@ -118,11 +118,13 @@ def unjudged(gap: Gap, allowed: Allowance) -> str:
             f" {number(float(gap.absolute[i] / allowed.allowed[i]))} times beyond what noise explains, where noise"
             " already hides a fault: fewer steps, a lower learning rate or a more precise dtype would tell"
         )
-    if allowed.unprintable[i] or gap.absolute[i] <= allowed.allowed[i] + spacing:
+    printed = allowed.unprintable | (gap.absolute <= allowed.allowed + gap.resolution)
+    if printed[i]:
+        least = ((gap.absolute + gap.resolution) / gap.scale)[unclear][printed[unclear]].max()
         return (
-            f"the log prints {gap.metric} in steps of {number(spacing)}, too coarse for the"
-            f" {number(float(allowed.allowed[i]))} allowed at step {step}: log full precision, or give a bound of at"
-            f" least {number(float((gap.absolute[i] + spacing) / gap.scale[i]))} relative"
+            f"the log prints {gap.metric} in steps of {number(spacing)} and hides any gap below that, too coarse for"
+            f" the {number(float(allowed.allowed[i]))} allowed at step {step}: log full precision, or give a bound of"
+            f" at least {number(float(least))} relative"
         )
     if gap.absolute[i] <= allowed.own[i] * MOST_WIDENING:
         return (

@@ -14,6 +14,8 @@ __all__ = ["check", "growth", "lean"]
 
 # Fewer later steps than this say nothing of a trend.
 _LEAST_STEPS = 4
+# 6.0001 - 6 is not 0.0001 to the last bit.
+_LAST_DIGIT = 1e-6
 
 
 def lean(gap: Gap) -> float:
@@ -78,8 +80,12 @@ def _measure(comparison: Comparison, gap: Gap) -> tuple[MetricGap, float]:
         # A perturbed leg tells noise from a bug that a control carries too.
         most = np.inf if measured_by_perturbing(comparison, gap.metric) else MOST_WIDENING
         allowed = min(ceiling, most * own)
-    # Rounding to the printed spacing averages out no better than one spacing over the root of the steps.
-    ceiling += float((gap.resolution[later] / gap.scale[later]).mean() / np.sqrt(later.sum()))
+    # Rounding to the printed spacing averages out no better than one spacing over the root of the steps, and where no
+    # step is off by more than the last printed digit it need not average out at all: on a plateau it always goes the
+    # same way.
+    printed = float((gap.resolution[later] / gap.scale[later]).mean())
+    last_digit = bool((gap.absolute[later] <= (1 + _LAST_DIGIT) * gap.resolution[later]).all())
+    ceiling += printed if last_digit else printed / np.sqrt(later.sum())
     mean = float(gap.signed[later].mean())
     worst = int(np.argmax(np.where(later, gap.relative, -1.0)))
     measured = MetricGap(
