@@ -171,7 +171,8 @@ def _curves(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tupl
         return None, f"{leg.source} was written by leg {wrote[1]} of run {wrote[0]}"
     if not curves.curves:
         return None, f"{leg.source} holds no step"
-    return curves.counted_from(source.first_step), ""
+    first = curves.base if source.first_step is None else source.first_step
+    return curves if first is None else curves.counted_from(first), ""
 
 
 def _evidence(directory: RunDirectory, leg: Leg, result: LegResult) -> LogEvidence | None:

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ from parity.checks.comparison import DEFAULT_K, Comparison
 from parity.checks.comparison import Leg as JudgedLeg
 from parity.compare import compare
 from parity.curves import read
-from parity.curves.curve import LegCurves
+from parity.curves.curve import LegCurves, Note
 from parity.errors import UsageError
 from parity.result import LegResult, Result
 from parity.suite import BoundsByMetric
@@ -35,24 +35,24 @@ class LogSource:
         path: the file.
         format: the reader; by content if None.
         keys: which key holds which metric.
-        first_step: the number that this log gives to the first step.
+        first_step: the number that this log gives to the first step; None where nobody says.
         pattern: of RE2, for logs in no known format.
     """
 
     path: Path
     format: str | None = None
     keys: Mapping[str, str] | None = None
-    first_step: int = 0
+    first_step: int | None = None
     pattern: str | None = None
 
     def read(self) -> LegCurves:
-        """The curves, with steps counted from 0 if `first_step` is right.
+        """The curves, with steps counted from 0 where `first_step` is given, else as the log does.
 
         Raises:
             UsageError: the file cannot be read as a log.
         """
         curves = read(self.path, format=self.format, keys=self.keys or None, pattern=self.pattern)
-        return curves.counted_from(self.first_step)
+        return curves if self.first_step is None else curves.counted_from(self.first_step)
 
 
 def judge_logs(
@@ -80,7 +80,7 @@ def judge_logs(
         UsageError: a file cannot be read as a log.
     """
     names = _names(sources)
-    curves = [source.read() for _, source in sources]
+    curves = _aligned([source.read() for _, source in sources])
     for (role, source), one in zip(sources, curves, strict=True):
         moved = one.environment.get("perturbed")
         if role == "perturbed" and one.start and not moved:
@@ -134,6 +134,17 @@ def judge_logs(
         ],
         comparisons=[result],
     )
+
+
+def _aligned(curves: list[LegCurves]) -> list[LegCurves]:
+    """Legs of which some count from 0 and some from 1, if each leg's format or the user says so, all from 0."""
+    if None in (bases := {one.base for one in curves}) or len(bases) == 1:
+        return curves
+    aligned = []
+    for one in curves:
+        note = Note(f"{one.format} counts steps from {one.base}; they are counted from 0 here, as another leg's are")
+        aligned.append(replace(one.counted_from(one.base), notes=(*one.notes, note)) if one.base else one)
+    return aligned
 
 
 def _names(sources: Sequence[tuple[Role, LogSource]]) -> list[str]:

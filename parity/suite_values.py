@@ -143,7 +143,9 @@ class Source(BaseModel):
         "step and the metrics.",
     )
     keys: dict[str, str] = Field(default={}, description="Metric (or `step`) to the key that holds it.")
-    first_step: int = Field(default=0, description="Number that this log gives to the first step.")
+    first_step: int | None = Field(
+        default=None, description="Number that this log gives to the first step; the format's own, else 0."
+    )
 
     @model_validator(mode="after")
     def _has_its_pattern(self) -> Self:

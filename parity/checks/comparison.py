@@ -254,13 +254,24 @@ class Comparison:
 
         Two logs of equal length, one from 0 and one from 1, hold the same steps under other numbers. Comparing equal
         numbers would compare each step with the next, so the two are not compared at all until someone says which is
-        which.
+        which. Of other lengths one may lack its first step instead, and nobody knows unless their formats say how
+        they count.
         """
         a, b = self.baseline.curve("loss"), self.candidate.curve("loss")
-        if a is None or b is None or a.steps.size != b.steps.size:
+        if a is None or b is None:
             return 0
+        bases = self.baseline.curves.base, self.candidate.curves.base
+        if bases[0] is not None and bases[1] is not None:
+            return bases[1] - bases[0]
         offset = int(b.steps[0] - a.steps[0])
-        return offset if np.array_equal(a.steps + offset, b.steps) else 0
+        if {int(a.steps[0]), int(b.steps[0])} == {0, 1}:
+            return offset
+        return offset if a.steps.size == b.steps.size and np.array_equal(a.steps + offset, b.steps) else 0
+
+    @cached_property
+    def base(self) -> int | None:
+        """The number of the first step, where a leg's format or the user says so."""
+        return self.baseline.curves.base if self.baseline.curves.base is not None else self.candidate.curves.base
 
     @cached_property
     def first_step(self) -> int:
@@ -270,6 +281,13 @@ class Comparison:
         firsts = [int(curve.steps[0]) for leg in self.legs() for m in JUDGED if (curve := leg.curve(m)) is not None]
         return min(firsts, default=0)
 
+    @property
+    def begins(self) -> bool:
+        """Whether `first_step` is the first of the run: by the base, else where the legs begin at 0 or 1."""
+        return self.first_step <= (1 if self.base is None else self.base)
+
     def updates(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Optimizer steps done before each step: 0 at the first, if the log has it. Shape and dtype of `steps`."""
-        return steps - self.first_step if self.first_step <= 1 else steps
+        if self.base is not None:
+            return steps - self.base
+        return steps - self.first_step if self.begins else steps

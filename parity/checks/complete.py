@@ -69,9 +69,12 @@ def _shift(comparison: Comparison) -> list[str]:
     baseline, candidate = comparison.baseline.curve("loss"), comparison.candidate.curve("loss")
     if not comparison.shift or baseline is None or candidate is None:
         return []
+    ours, theirs = int(baseline.steps[0]), int(candidate.steps[0])
+    first, name = max((ours, comparison.baseline.name), (theirs, comparison.candidate.name))
+    options = f"--first-step {ours} --candidate-first-step {theirs}"
     return [
-        f"{comparison.candidate.name} counts steps from {int(candidate.steps[0])} where {comparison.baseline.name}"
-        f" counts from {int(baseline.steps[0])}: say `first_step` if these are the same steps"
+        f"{comparison.candidate.name} counts steps from {theirs} where {comparison.baseline.name} counts from {ours}:"
+        f" say `first_step: {first}` for {name} ({options}) if these are the same steps"
     ]
 
 

@@ -83,7 +83,8 @@ def read(
                 raise refusal(source, unread(opened.head, formats()))
             found, shown = detected[0], (_evidence(*detected),)
         curves = found.read(opened, source, keys)
-    return dataclasses.replace(curves, notes=(*shown, *notes.all(), *curves.notes))
+    base = curves.base if curves.base is not None else getattr(found, "first_step", None)
+    return dataclasses.replace(curves, notes=(*shown, *notes.all(), *curves.notes), base=base)
 
 
 def _evidence(found: Format | Stored, evidence: str) -> Note:

@@ -26,4 +26,5 @@ FORMAT = Printed(
     begins=_BEGINS,
     fields=_fields,
     defaults={"step": ("step",), "loss": ("loss",), "grad_norm": ("grad_norm",), "lr": ("lr",)},
+    first_step=0,
 )

@@ -91,6 +91,10 @@ class LegCurves:
         start: who wrote the recorder's file: `run_id`, `leg`, `rank`, `world_size`, `time`; empty for other
             formats.
         finished: True or False where the format says whether the run reached its end, else None.
+        fields: by metric, and for `step`, the field that it was taken from, where the format has named fields.
+        others: fields that nothing was taken from.
+        base: the number that this leg's first step has, where format or user say so: a log that begins later lacks
+            its first step. None where it can't be known.
     """
 
     source: str
@@ -100,11 +104,14 @@ class LegCurves:
     environment: Mapping[str, object] = field(default_factory=dict)
     start: Mapping[str, object] = field(default_factory=dict)
     finished: bool | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    base: int | None = None
 
     def counted_from(self, first_step: int) -> "LegCurves":
         """The same curves with steps counted from 0, where the source calls the first one `first_step`."""
         if not first_step:
-            return self
+            return replace(self, base=0)
         moved = {
             metric: replace(
                 curve,
@@ -114,4 +121,4 @@ class LegCurves:
             )
             for metric, curve in self.curves.items()
         }
-        return replace(self, curves=moved)
+        return replace(self, curves=moved, base=0)

@@ -15,7 +15,11 @@ __all__ = ["Format", "Stored", "formats"]
 
 
 class Format(Protocol):
-    """A log format: one module in this folder, with an object of this shape named `FORMAT`."""
+    """A log format: one module in this folder, with an object of this shape named `FORMAT`.
+
+    One that always gives its first step the same number has it as `first_step: int` besides, which proves which step
+    is the first; where loops differ there is no such attribute, or None.
+    """
 
     @property
     def name(self) -> str:

@@ -40,4 +40,5 @@ FORMAT = Printed(
     begins=_BEGINS,
     fields=_fields,
     defaults={"step": ("iteration",), "loss": ("lm loss",), "grad_norm": ("grad norm",), "lr": ("learning rate",)},
+    first_step=1,
 )

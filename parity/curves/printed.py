@@ -71,7 +71,7 @@ class Printed:
         unnumbered: what to note where records hold no step and are counted from 1; empty: they must have one.
         lossless: what to note where there is no loss.
         remark: what to note of every log of this format.
-        generic: see `Format.generic`.
+        generic, first_step: see `Format`.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Printed:
     lossless: str = ""
     remark: str = ""
     generic: bool = False
+    first_step: int | None = None
 
     def matches(self, head: str) -> str | None:
         """How many training records the head has, and on how many lines."""

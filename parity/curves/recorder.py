@@ -32,6 +32,7 @@ class Recorder:
 
     name = "recorder"
     generic = False
+    first_step = 0
 
     def matches(self, head: str) -> str | None:
         """The version that the first line gives."""

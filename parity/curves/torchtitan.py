@@ -32,4 +32,5 @@ FORMAT = Printed(
     fields=_fields,
     defaults={"step": ("step",), "loss": ("loss",), "grad_norm": ("grad_norm",), "lr": ("lr",)},
     sentinels={"loss": -1.0},
+    first_step=1,
 )
