@@ -6,6 +6,7 @@ from parity import __version__
 from parity.commands.calibrate import calibrate
 from parity.commands.compare import compare
 from parity.commands.init import init
+from parity.commands.inspect import inspect
 from parity.commands.report import report
 from parity.commands.run import run
 from parity.commands.selftest import selftest
@@ -24,5 +25,5 @@ def main() -> None:
     """
 
 
-for command in (run, compare, validate, init, report, calibrate, selftest):
+for command in (run, compare, inspect, validate, init, report, calibrate, selftest):
     main.add_command(command)

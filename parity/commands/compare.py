@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from parity.commands.options import key_option, pattern_option
 from parity.errors import UsageError
 from parity.exits import FiniteRange
 
@@ -32,14 +33,6 @@ def _one_log_option(name: str, help_: str) -> Callable[[Any], Any]:
     )
 
 
-def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    wrong = [name for name, equals, key in pairs if not (name and equals and key)]
-    if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not metric=key, such as grad_norm=train/grad_norm")
-    return {name: key for name, _, key in pairs}
-
-
 @click.command()
 @click.argument("run_dir", required=False, type=click.Path(path_type=Path))
 @_one_log_option("--baseline", "Log of the plain run.")
@@ -51,13 +44,9 @@ def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str
 @click.option("--profile", type=click.Choice(_PROFILES), help="What is allowed; by default what the logs say.")
 @click.option("--steps", type=click.IntRange(1), help="Steps that each log must have.")
 @click.option("--format", "log_format", help="Format of the logs; by default told from their content.")
-@click.option(
-    "--key", multiple=True, callback=_key, metavar="METRIC=KEY", help="Key that holds a metric; repeatable."
-)
-@click.option(
-    "--pattern", help="For logs in no known format: a regular expression whose groups name step and metrics."
-)
-@click.option("--first-step", type=int, default=0, help="Number that the baseline's log gives to the first step.")
+@key_option
+@pattern_option
+@click.option("--first-step", type=int, help="Number that the baseline's log gives to the first step.")
 @click.option("--candidate-first-step", type=int, help="The same for the candidate's log; --first-step if not given.")
 @click.option("--control-first-step", type=int, help="The same for controls' logs; --first-step if not given.")
 @click.option("--loss-rtol", type=FiniteRange(0), help="Relative bound of the loss after the first step.")
@@ -82,7 +71,7 @@ def compare(
     log_format: str | None,
     key: dict[str, str],
     pattern: str | None,
-    first_step: int,
+    first_step: int | None,
     candidate_first_step: int | None,
     control_first_step: int | None,
     loss_rtol: float | None,
@@ -129,7 +118,7 @@ def compare(
     sources = [
         (
             role,
-            LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role] or 0, pattern),
+            LogSource(path, log_format, key, first_step if firsts.get(role) is None else firsts[role], pattern),
         )
         for role, path in paths
     ]

@@ -110,8 +110,11 @@ class Reading:
         Raises:
             UsageError: there is no record, no step, no metric, or none under a key that the user gave.
         """
-        curves = self._gather.curves(self._choose())
-        return LegCurves(self._source, name, curves, self.notes.all())
+        chosen_keys = self._choose()
+        curves = self._gather.curves(chosen_keys)
+        fields = {"step": self._step or self._step_keys[0], **chosen_keys}
+        others = tuple(sorted(self._names.difference(fields.values())))
+        return LegCurves(self._source, name, curves, self.notes.all(), fields=fields, others=others)
 
     def _choose(self) -> dict[str, str]:
         if not self._names:

@@ -1,0 +1,22 @@
+"""Options that several commands take."""
+
+import click
+
+__all__ = ["key_option", "pattern_option"]
+
+
+def _key(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    wrong = [name for name, equals, key in pairs if not (name and equals and key)]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not metric=key, such as grad_norm=train/grad_norm")
+    return {name: key for name, _, key in pairs}
+
+
+key_option = click.option(
+    "--key", multiple=True, callback=_key, metavar="METRIC=KEY", help="Key that holds a metric; repeatable."
+)
+
+pattern_option = click.option(
+    "--pattern", help="For logs in no known format: a regular expression whose groups name step and metrics."
+)
