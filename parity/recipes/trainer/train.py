@@ -79,7 +79,9 @@ def main() -> None:
     trainer.train()
     trainer.save_state()
     if trainer.accelerator.is_main_process:
-        print(f"trained by {type(trainer.model_wrapped).__name__} and {type(trainer.optimizer).__name__}")
+        wrapped = trainer.model_wrapped
+        stage = f", ZeRO stage {wrapped.zero_optimization_stage()}" if options.deepspeed else ""
+        print(f"trained by {type(wrapped).__name__}{stage}")
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
