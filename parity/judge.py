@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -115,11 +115,15 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     if foreign:
         error = f"the record of rank {foreign[0].rank} is of leg {foreign[0].leg} of run {foreign[0].run_id}"
         return _Found(leg.model_copy(update={"status": "no curve", "error": error}), None, "broken")
+    if records and not curves.environment:
+        # The framework's own log, beside the recorder's files.
+        curves = replace(curves, environment=records.environment)
+    unseen = sorted({f"not seen: {one}" for rank in (records.ranks if records else ()) for one in rank.unseen})
     leg = leg.model_copy(
         update={
             "format": curves.format,
             "environment": {**leg.environment, **curves.environment},
-            "notes": [note.text for note in curves.notes] + odd,
+            "notes": [note.text for note in curves.notes] + odd + unseen,
         }
     )
     config = snapshot.suite.legs[name]

@@ -109,6 +109,10 @@ def _leg(leg: Leg) -> _Found:
     if leg.records is not None and leg.records.has_model and len(leg.records.ranks) == leg.layout.world_size:
         found.source = "by its records"
         _from_records(leg.name, leg.records, leg.layout, found)
+        if found.unknown and leg.evidence is not None and leg.evidence.found and not leg.evidence.missing:
+            # What records do not show, the log does.
+            found.unknown = []
+            found.shown += [f"its log says {line!r}" for _, line in leg.evidence.found]
     elif leg.evidence is not None and (leg.evidence.found or leg.evidence.missing):
         found.source, found.shown = "by its log", [line for _, line in leg.evidence.found]
     elif leg.layout.world_size > 1:

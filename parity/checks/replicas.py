@@ -86,6 +86,8 @@ def _gradients(leg: Leg, rtol: float) -> list[str]:
     found: dict[int, list[str]] = defaultdict(list)
     for name, ranks in _shared(leg):
         for step in set.intersection(*(set(rank.gradients) for rank in ranks)):
+            if any(rank.gradients[step].summed_over for rank in ranks):
+                continue  # each saw another piece
             first, *others = (float(rank.gradients[step].norms[rank.index[name]]) for rank in ranks)
             for rank, norm in zip(ranks[1:], others, strict=True):
                 both_absent = np.isnan(norm) and np.isnan(first)

@@ -7,7 +7,7 @@ import numpy as np
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.outcome import Kind, Outcome, Status
 from parity.checks.words import number, plural, spans
-from parity.records.record import Batch, LegRecords
+from parity.records.record import Batch, LegRecords, RankRecord
 
 __all__ = ["check"]
 
@@ -58,7 +58,17 @@ def check(comparison: Comparison) -> Outcome:
 
 
 def _steps(records: LegRecords) -> set[int]:
-    return set.intersection(*(set(rank.batches) for rank in records.ranks)) if records.ranks else set()
+    """Steps at which every rank recorded its batch; but later pipeline stages see none, and an earlier one tells."""
+    tell = [rank for rank in records.ranks if rank.batches]
+    places = {_place(rank) for rank in tell}
+    silent = [rank for rank in records.ranks if not rank.batches]
+    if not tell or any(not rank.coordinates.get("pp") or _place(rank) not in places for rank in silent):
+        return set()
+    return set.intersection(*(set(rank.batches) for rank in tell))
+
+
+def _place(rank: RankRecord) -> tuple[int, ...]:
+    return tuple(rank.coordinates.get(axis, 0) for axis in _DATA_AXES)
 
 
 def _without_place(leg: Leg) -> bool:
@@ -74,9 +84,10 @@ def _global_batches(leg: Leg) -> tuple[dict[int, Batch], list[str]]:
     for step in sorted(_steps(leg.records)):
         by_place: dict[tuple[int, ...], Batch] = {}
         for rank in leg.records.ranks:
-            place = tuple(rank.coordinates.get(axis, 0) for axis in _DATA_AXES)
-            batch = rank.batches[step]
-            if by_place.setdefault(place, batch) != batch and not problems:
+            batch = rank.batches.get(step)
+            if batch is None:
+                continue
+            if by_place.setdefault(_place(rank), batch) != batch and not problems:
                 problems.append(
                     f"{leg.name}: ranks of one data-parallel group train on different samples at step {step}"
                 )

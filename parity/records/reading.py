@@ -87,6 +87,7 @@ class _Taken(_Line):
     read: str = ""
     estimated: bool = False
     hashes: list[Hash | None] | None = None
+    summed_over: Annotated[list[int], Field(max_length=_MOST_RANKS)] = []
 
 
 class _Batch(_Line):
@@ -106,6 +107,10 @@ class _Final(_Line):
     hashes: list[Hash | None]
 
 
+class _Watched(_Line):
+    unseen: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=100)] = []
+
+
 class _Traits(_Line):
     traits: dict[Annotated[str, Field(max_length=1000)], Annotated[str, Field(max_length=200)]]
 
@@ -118,6 +123,7 @@ _KINDS: dict[str, type[_Line]] = {
     "batch": _Batch,
     "step": _Step,
     "traits": _Traits,
+    "watched": _Watched,
     "final": _Final,
     "end": _Line,
 }
@@ -198,7 +204,15 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         traits={name: text for one in lines["traits"] for name, text in one.traits.items()},
         has_model=model is not None,
         perturbed=bool(lines["start"]) and all(one.perturbed for one in lines["start"]),
+        environment=_flat(start.environment),
+        unseen=tuple(plain(one, 1000) for some in lines["watched"] for one in some.unseen),
     )
+
+
+def _flat(environment: Any) -> dict[str, object]:
+    """What an environment says in words and numbers."""
+    given = environment.items() if isinstance(environment, dict) else ()
+    return {name: value for name, value in given if value is None or isinstance(value, (str, int, float))}
 
 
 def _final(source: str, lines: list[_Final], count: int) -> tuple[int | None, ...]:
@@ -255,6 +269,7 @@ def _fingerprints(source: str, taken: _Taken, count: int) -> Fingerprints:
         read=taken.read,
         estimated=taken.estimated,
         hashes=tuple(None if one is None else int(one, 16) for one in taken.hashes or ()),
+        summed_over=tuple(taken.summed_over),
     )
 
 

@@ -65,6 +65,8 @@ class Fingerprints:
         read: when gradients were read.
         estimated: whether the norms are estimates from the sketch.
         hashes: state hash of each part after the step, or None where it was not taken.
+        summed_over: ranks whose numbers for a part add up to those of the part, where each saw another piece of it;
+            empty where each rank saw its parts whole.
     """
 
     norms: NDArray[np.float64]
@@ -72,6 +74,7 @@ class Fingerprints:
     read: str = ""
     estimated: bool = False
     hashes: tuple[int | None, ...] = ()
+    summed_over: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ class RankRecord:
         traits: how modules really computed, by name, where a layout must not change it.
         has_model: whether the file describes a model at all.
         perturbed: whether the rank says, each time that it started, that it moved its weights.
+        environment: what it said its numbers depend on, as JSON.
+        unseen: what it says could not be seen, a sentence each.
     """
 
     rank: int
@@ -147,6 +152,8 @@ class RankRecord:
     traits: Mapping[str, str] = field(default_factory=dict)
     has_model: bool = False
     perturbed: bool = False
+    environment: Mapping[str, object] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
 
     @cached_property
     def index(self) -> Mapping[str, int]:
@@ -166,6 +173,11 @@ class LegRecords:
     """
 
     ranks: tuple[RankRecord, ...]
+
+    @property
+    def environment(self) -> Mapping[str, object]:
+        """What the first rank said."""
+        return self.ranks[0].environment if self.ranks else {}
 
     @property
     def has_model(self) -> bool:
@@ -200,53 +212,69 @@ class LegRecords:
 
     def norms(self, kind: str, step: int) -> dict[str, float]:
         """L2 norm of each whole parameter's gradient or update; parameters without one are left out."""
-        total, there, absent = self._summed(kind, step, lambda one: np.square(one.norms))
-        kept = (there == self._parts) & (absent < self._parts)
+        total, parts, there, absent = self._summed(kind, step, lambda one: np.square(one.norms))
+        kept = (there == parts) & (absent < parts)
         return {
             name: float(value) for name, value, keep in zip(self.distinct, np.sqrt(total), kept, strict=True) if keep
         }
 
     def sketches(self, kind: str, step: int) -> dict[str, NDArray[np.float64]]:
         """Sketch of each whole parameter's gradient or update: the sum of its parts', float64 (64,)."""
-        total, there, absent = self._summed(kind, step, lambda one: one.sketch)
-        kept = (there == self._parts) & (absent == 0) & (self._parts > 0)
+        total, parts, there, absent = self._summed(kind, step, lambda one: one.sketch)
+        kept = (there == parts) & (absent == 0) & (parts > 0)
         return {name: value for name, value, keep in zip(self.distinct, total, kept, strict=True) if keep}
 
     @cached_property
     def _rows(self) -> Mapping[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """By rank: which of `distinct` each of its parts belongs to, and the part's row in the rank's arrays."""
+        return self._rows_of(self.distinct)
+
+    @cached_property
+    def _pieces(self) -> Mapping[str, Holders]:
+        """`distinct`, and with each holder those that saw other pieces of its gradients."""
+        found: dict[str, Holders] = {}
+        for name, holders in self.distinct.items():
+            together = []
+            for rank, part in holders:
+                ranks = {one for taken in rank.gradients.values() for one in taken.summed_over}
+                others = [one for one in self.holders[name] if one[0].rank in ranks and one[1].box == part.box]
+                together += others or [(rank, part)]
+            found[name] = together
+        return found
+
+    @staticmethod
+    def _rows_of(holders: "Mapping[str, Holders]") -> Mapping[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         pairs: dict[int, tuple[list[int], list[int]]] = {}
-        for at, (name, holders) in enumerate(self.distinct.items()):
-            for rank, _ in holders:
+        for at, (name, some) in enumerate(holders.items()):
+            for rank, _ in some:
                 whose, rows = pairs.setdefault(id(rank), ([], []))
                 whose.append(at)
                 rows.append(rank.index[name])
         return {key: (np.array(whose), np.array(rows)) for key, (whose, rows) in pairs.items()}
 
-    @cached_property
-    def _parts(self) -> NDArray[np.int64]:
-        """Of how many parts each of `distinct` is the sum: int64."""
-        return np.array([len(holders) for holders in self.distinct.values()], dtype=np.int64)
-
     def _summed(
         self, kind: str, step: int, of: Callable[[Fingerprints], NDArray[np.float64] | None]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """For each of `distinct`: the sum over its parts that had a gradient or update, float64; how many parts the
-        step has, and how many of them had none, int64."""
-        total, there = None, np.zeros(len(self._parts), dtype=np.int64)
-        absent = np.zeros(len(self._parts), dtype=np.int64)
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """For each of `distinct`: the sum over its parts that had a gradient or update, float64; of how many it should
+        be the sum, how many of these the step has, and how many of them had none, int64."""
+        spread = any(one.summed_over for rank in self.ranks if (one := _taken(rank, kind).get(step)) is not None)
+        holders = self._pieces if spread else self.distinct
+        held = self._rows_of(holders) if spread else self._rows
+        parts = np.array([len(some) for some in holders.values()], dtype=np.int64)
+        total, there = None, np.zeros(len(parts), dtype=np.int64)
+        absent = np.zeros(len(parts), dtype=np.int64)
         for rank in self.ranks:
             taken = _taken(rank, kind).get(step)
             values = None if taken is None else of(taken)
-            if taken is None or values is None or id(rank) not in self._rows:
+            if taken is None or values is None or id(rank) not in held:
                 continue
-            whose, rows = self._rows[id(rank)]
+            whose, rows = held[id(rank)]
             none = np.isnan(taken.norms[rows])
-            total = np.zeros((len(self._parts), *values.shape[1:])) if total is None else total
+            total = np.zeros((len(parts), *values.shape[1:])) if total is None else total
             np.add.at(total, whose[~none], values[rows[~none]])
             np.add.at(there, whose, 1)
             np.add.at(absent, whose[none], 1)
-        return np.zeros(len(self._parts)) if total is None else total, there, absent
+        return np.zeros(len(parts)) if total is None else total, parts, there, absent
 
 
 def _taken(rank: RankRecord, kind: str) -> Mapping[int, Fingerprints]:
