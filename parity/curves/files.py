@@ -12,8 +12,8 @@ __all__ = ["Files", "find_files"]
 
 # A run's folder has some ten files, one of MLflow's a hundred; checkpoints beside them a few thousand.
 MOST_ENTRIES = 10_000
-# From an output folder to an event file: runs/<date>_<host>/<file>; MLflow: metrics/<group>/<name>.
-DEEPEST = 4
+# From an output folder: mlruns/<experiment>/<run>/metrics/<group>/<name>; event files lie less deep.
+DEEPEST = 6
 _HEAD = 64
 
 
@@ -58,7 +58,7 @@ class Files:
 
 
 def find_files(path: StrPath, *, within: StrPath | None = None, limits: Limits | None = None) -> Files:
-    """The source at `path`: itself, or if it is a folder, the files in it, down to four folders deep.
+    """The source at `path`: itself, or if it is a folder, the files in it, down to six folders deep.
 
     Raises:
         UsageError: it is a folder that can't be listed, holds more than 10,000 entries, or is reached by a link

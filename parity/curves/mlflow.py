@@ -1,4 +1,7 @@
-"""A run in MLflow's local store: its folder, with a file for each metric, `timestamp value step` a line."""
+"""A run in MLflow's local store: its folder, with a file for each metric, `timestamp value step` a line.
+
+The store's own folder will do where it holds one run, whose name nobody knows beforehand.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -6,11 +9,10 @@ from typing import BinaryIO
 
 from parity.curves.curve import LegCurves
 from parity.curves.files import Files
-from parity.curves.keys import Keys
+from parity.curves.keys import Keys, listed
 from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import as_number, as_step
 from parity.curves.reading import Reading
-from parity.curves.records import Record
 from parity.curves.scalars import NAMES, by_step, wanted
 from parity.plain import plain
 
@@ -30,33 +32,49 @@ class Mlflow:
     name = "mlflow"
 
     def finds(self, files: Files) -> str | None:
-        """How many metrics the run has."""
-        count = len(_metrics(files))
-        return f"a run with {count} metric{'s' * (count > 1)}" if count and _ABOUT in files.names else None
+        """How many metrics the runs have."""
+        counts = [len(metrics) for metrics in _runs(files).values()]
+        if not counts:
+            return None
+        return f"{len(counts)} run{'s' * (len(counts) > 1)} with {sum(counts)} metric{'s' * (sum(counts) > 1)}"
 
     def read(self, files: Files, keys: Keys | None) -> LegCurves:
         """See `Stored.read`. A value that was logged again at a step is a conflict."""
         names = wanted(keys, files.source)
+        runs = _runs(files)
+        if not runs:
+            raise refusal(
+                files.source, "holds no run: the folder of one has meta.yaml, and metrics with a file for each"
+            )
+        if len(runs) > 1:
+            raise refusal(files.source, f"holds several runs, {listed(runs)}: name the folder of one")
         reading = Reading(files.source, keys, NAMES, records="metric")
+        ((run, metrics),) = runs.items()
         values: list[tuple[str, object, object]] = []
-        for metric in _metrics(files):
-            with files.open(_METRICS + metric) as file:
+        for metric in metrics:
+            with files.open(f"{run}{_METRICS}{metric}") as file:
                 several = _values(metric, file, reading.notes)
                 # Of the others one value is enough for messages to name them.
-                values += several if metric in names else itertools.islice(several, 1)
+                values += itertools.islice(several, MOST_VALUES + 1 if metric in names else 1)
             if len(values) > MOST_VALUES:
                 raise refusal(files.source, f"holds more than {MOST_VALUES:,} values of the metrics asked for")
-        records: list[Record] = by_step(values)
+        records = by_step(values)
         if not records:
-            raise refusal(
-                files.source, "holds no metrics: name the folder of one run, which has meta.yaml and metrics"
-            )
+            raise refusal(files.source, "holds no values: the run logged none, or not yet")
         reading.take(records, range(1, len(records) + 1))
         return reading.leg(self.name)
 
 
-def _metrics(files: Files) -> list[str]:
-    return [name.removeprefix(_METRICS) for name in files.names if name.startswith(_METRICS)]
+def _runs(files: Files) -> dict[str, list[str]]:
+    """The metrics of each run, by its folder: empty, or with a slash at its end."""
+    runs: dict[str, list[str]] = {}
+    known = set(files.names)
+    for name in files.names:
+        run, _, metric = f"/{name}".partition(f"/{_METRICS}")
+        run = f"{run[1:]}/" if run else ""
+        if metric and run + _ABOUT in known:
+            runs.setdefault(run, []).append(metric)
+    return runs
 
 
 def _values(metric: str, file: BinaryIO, notes: Notes) -> Iterator[tuple[str, object, object]]:

@@ -13,7 +13,7 @@ from parity.errors import UsageError
 
 def run_of(folder: Path, metrics: dict[str, str]) -> Path:
     """A run's folder as MLflow's file store lays it out."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "meta.yaml").write_text("run_id: 0\n")
     for name, text in metrics.items():
         path = folder / "metrics" / name
@@ -37,7 +37,7 @@ def test_mlflow__a_run(tmp_path: Path) -> None:
     text = "1796038543000 5.555248737335205 1\n1796038544000 nan 2\n"
     run = run_of(tmp_path / "run", {"loss": text, "grad_norm": "1 2.5 1\n2 3.5 2\n", "system/cpu": "1 50.0 0\n"})
     leg = read(run)
-    assert notes(leg)[0] == "mlflow: a run with 3 metrics"
+    assert notes(leg)[0] == "mlflow: 1 run with 3 metrics"
     assert leg.curves["loss"].steps.tolist() == [1, 2]
     assert np.array_equal(leg.curves["loss"].values, [5.555248737335205, np.nan], equal_nan=True)
     assert leg.curves["grad_norm"].values.tolist() == [2.5, 3.5]
@@ -46,6 +46,16 @@ def test_mlflow__a_run(tmp_path: Path) -> None:
 
 def test_mlflow__names_with_folders(tmp_path: Path) -> None:
     assert read(run_of(tmp_path / "run", {"train/loss": "1 2.5 1\n"})).curves["loss"].values.tolist() == [2.5]
+
+
+def test_mlflow__a_store_with_one_run_and_with_two(tmp_path: Path) -> None:
+    (tmp_path / "mlruns" / "0").mkdir(parents=True)
+    (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("")
+    run_of(tmp_path / "mlruns" / "0" / "4fd1", {"train/loss": "1 2.5 1\n"})
+    for folder in (tmp_path, tmp_path / "mlruns"):
+        assert read(folder).curves["loss"].values.tolist() == [2.5]
+    run_of(tmp_path / "mlruns" / "0" / "9ab2", {"train/loss": "1 3.5 1\n"})
+    assert refused(tmp_path / "mlruns") == "holds several runs, 0/4fd1/, 0/9ab2/: name the folder of one"
 
 
 def test_mlflow__a_step_logged_twice_is_a_conflict(tmp_path: Path) -> None:
@@ -67,8 +77,9 @@ def test_mlflow__two_losses_are_asked_about(tmp_path: Path) -> None:
 def test_mlflow__folders_that_are_none(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {"accuracy": "1 0.5 1\n"})
     assert refused(run).startswith("no record has a loss, grad_norm, lr; the keys are: accuracy")
-    assert refused(tmp_path).startswith("is a folder, and not one of mlflow or tensorboard: name the file in it")
-    assert refused(tmp_path, format="mlflow").startswith("holds no metrics: name the folder of one run")
+    (run / "meta.yaml").unlink()
+    assert refused(run).startswith("is a folder, and not one of mlflow or tensorboard: name the file in it")
+    assert refused(run, format="mlflow").startswith("holds no run: the folder of one has meta.yaml")
 
 
 def test_mlflow__links_are_not_followed(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,6 +244,12 @@ def test_tensorboard__within_refuses_links(save: Save, tmp_path: Path) -> None:
         assert "links are not followed" in refused(path, within=run)
     assert "links are not followed" in refused(run / "tb")  # in a folder never, whoever wrote it
     assert read(run / "whole").curves["loss"].values.tolist() == [1.0]
+
+
+def test_tensorboard__its_libraries_are_not_loaded_for_other_formats() -> None:
+    code = "import sys, parity.curves as c; c.formats(); print({'google.protobuf', 'google_crc32c'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
