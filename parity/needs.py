@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from parity.errors import PackageError
@@ -14,6 +14,7 @@ from parity.suite import Suite
 __all__ = ["check_needs", "interpreter"]
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_BETWEEN = re.compile(r"[;&|()]+")
 _PYTHON = re.compile(r"python[\d.]*")
 # A module is looked for, not imported: that costs milliseconds, and runs nothing of it but a parent package.
 _ASK = """
@@ -33,7 +34,7 @@ _PATIENCE = 60
 def check_needs(suite: Suite, only: Sequence[str], cwd: Path, suite_dir: Path, path: str) -> None:
     """Go on only if the legs' interpreter has the modules of the suite's `needs`.
 
-    Legs whose command begins with something else than `torchrun` or `python` are not asked: they tell it themselves.
+    Legs whose command runs neither `torchrun` nor `python` by its name are not asked: they tell it themselves.
 
     Args:
         suite: the suite.
@@ -64,12 +65,29 @@ def check_needs(suite: Suite, only: Sequence[str], cwd: Path, suite_dir: Path, p
 
 
 def interpreter(command: str | Sequence[str] | None, env: Mapping[str, str]) -> str | None:
-    """The Python that a leg's command runs, as far as its first word tells; None where it does not."""
+    """The Python that a leg's command runs, as far as its words tell; None where they do not."""
+    return next(filter(None, (_of_program(program, env) for program in _programs(command))), None)
+
+
+def _programs(command: str | Sequence[str] | None) -> Iterator[str]:
+    """The first word of a list; of a shell line, that of each of its commands."""
+    if not isinstance(command, str):
+        yield from list(command or ())[:1]
+        return
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split, words.commenters = True, ""
+    begins = True
     try:
-        words = shlex.split(command) if isinstance(command, str) else list(command or ())
-    except ValueError:
-        return None
-    first = next((word for word in words if not _ASSIGNMENT.match(word)), "")
+        for word in words:
+            if begins and not _ASSIGNMENT.match(word) and not _BETWEEN.fullmatch(word):
+                yield word
+                begins = False
+            begins = begins or bool(_BETWEEN.fullmatch(word))
+    except ValueError:  # a quotation mark is left open, which the shell will tell
+        return
+
+
+def _of_program(first: str, env: Mapping[str, str]) -> str | None:
     # A path is the leg's affair: it may be relative to its working folder, or hold a placeholder.
     found = shutil.which(first, path=env.get("PATH")) if first and os.sep not in first else first
     if not found or not os.path.isabs(found):

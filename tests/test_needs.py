@@ -32,6 +32,9 @@ def suite(command: object, needs: list[str], **leg: object) -> Suite:
         ("A=1 B='2 3' python -m x", True),
         (["python", "x.py"], True),
         (f"{sys.executable} x.py", True),
+        ("rm -f {out}/x.jsonl && A=1 torchrun x.py", True),
+        ("cd x; (python x.py | tee log)", True),
+        ("echo python x.py", False),
         ("bash run.sh", False),
         ("./python x.py", False),
         ("{suite_dir}/bin/python x.py", False),
@@ -40,7 +43,7 @@ def suite(command: object, needs: list[str], **leg: object) -> Suite:
         (None, False),
     ],
 )
-def test_the_first_word_of_a_command_tells_its_interpreter(command: str | list[str] | None, asks: bool) -> None:
+def test_the_first_words_of_commands_tell_their_interpreter(command: str | list[str] | None, asks: bool) -> None:
     found = interpreter(command, {"PATH": HERE})
     assert (found is not None) == asks
     assert found is None or Path(found).parent == Path(HERE)
