@@ -85,9 +85,7 @@ def main() -> None:
     for step in range(options.steps):
         micro = list(tiny.tokens(options.seed, step).chunk(MICRO_BATCHES))
         loss = engine.train_batch(iter([(one, one) for one in micro]))
-        recorder.step(
-            step, loss=loss, grad_norm=norms[-1] if norms else None, lr=engine.get_lr()[0], batch=micro
-        )
+        recorder.step(step, loss=loss, grad_norm=norms[-1] if norms else None, lr=engine.get_lr()[0], batch=micro)
     recorder.end(options.steps)
     dist.destroy_process_group()
 

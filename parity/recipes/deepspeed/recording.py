@@ -1,4 +1,4 @@
-"""Shows the recorder what DeepSpeed's engine really holds: tensor-parallel shards, ZeRO's partitions and gradients."""
+"""Shows the recorder what DeepSpeed's engine holds: tensor-parallel shards, ZeRO's partitions and gradients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

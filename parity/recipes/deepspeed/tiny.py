@@ -1,4 +1,4 @@
-"""What all legs of these recipes have in common: a small Qwen3 with random weights, random tokens, and the settings."""
+"""What all legs of these recipes have in common: a small Qwen3 with random weights, random tokens, settings."""
 
 import torch
 

@@ -58,7 +58,7 @@ def experts(model: torch.nn.Module) -> dict[str, list[int]]:
 
     found = {}
     for name, parameter in model.named_parameters():
-        module, _, own = name.rpartition(".")
+        module = name.rpartition(".")[0]
         if module.endswith("experts") and isinstance(parameter, DTensor):
             shape, offset = compute_local_shape_and_global_offset(
                 parameter.shape, parameter.device_mesh, parameter.placements
