@@ -36,6 +36,7 @@ def framework() -> Callable[[str], Framework]:
     """A framework by its name; the test is skipped where nobody asked for it, and fails where it is not installed."""
 
     def get(name: str) -> Framework:
+        assert name in FRAMEWORKS, f"{name}: no such framework; there is {', '.join(FRAMEWORKS)}"
         if name not in _named():
             pytest.skip(f"takes {name} installed: make test-frameworks FRAMEWORKS={name}")
         found = Framework(name, venv_of(name))
