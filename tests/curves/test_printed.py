@@ -237,8 +237,8 @@ LINES = {
     "megatron": " [2025-02-20 11:18:36] iteration {s:8d}/     100 | consumed samples:    4 | lm loss: {a} | "
     "loss scale: 1.0 | grad norm: {b} | number of nan iterations:   0 |",
     "nanochat": "step {s:05d}/21400 (0.05%) | loss: {a} | grad norm: {b} | lrm: 1.00 | dt: 800.00ms",
-    "nanotron": "[INFO|DP=0|PP=0|TP=0]: iteration: {s} / 378950 | consumed_tokens: 85.8G | lm_loss: {a} | lr: 3e-05 | "
-    "grad_norm: {b}",
+    "nanotron": "[INFO|DP=0|PP=0|TP=0]: iteration: {s} / 378950 | consumed_tokens: 85.8G | lm_loss: {a} | "
+    "lr: 3e-05 | grad_norm: {b}",
     "nemo": "Training epoch 0, iteration {s}/149 | lr: 3e-05 | global_step: {s} | reduced_train_loss: {a} | "
     "grad_norm: {b}",
     "torchtitan": "[titan] 2026-08-21 21:30:01,123 - root - INFO - step: {s:2}  loss: {a}  grad_norm: {b}  "
