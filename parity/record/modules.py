@@ -60,7 +60,9 @@ class Modules:
         Raises:
             UsageError: its weights are to be moved and can't be.
         """
-        own = own_ids(module)
+        # Not of modules that are known, which a loss function may hold: FSDP has other parameters in place by then.
+        strange = (part for part in module.modules() if part not in self)
+        own = {id(one) for part in strange for one in part.parameters(recurse=False)}
         kinds = list(frameworks_of(module))
         mine = [optimizer for optimizer in optimizers if own & trained_ids([optimizer])]
         if not (kinds or mine) or own <= self.ids:

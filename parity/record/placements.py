@@ -4,13 +4,14 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from torch import Tensor
 
 from parity.errors import UsageError
 
-__all__ = ["Box", "box_of", "is_dtensor", "local_gradient"]
+__all__ = ["Box", "axis_name", "box_of", "is_dtensor", "local_gradient"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def box_of(name: str, tensor: Any) -> Box:
             each = -(-size // count)
             starts[dim], stops[dim] = (starts[dim] + min(size, each * place) for place in (rank, rank + 1))
             pieces *= count
-        named = [_axis(mesh, mesh_dim) for mesh_dim in cuts if mesh.size(mesh_dim) > 1]
+        named = [axis_name(mesh, mesh_dim) for mesh_dim in cuts if mesh.size(mesh_dim) > 1]
         if named:
             split[dim] = "+".join(named)
     box = Box(shape, tuple(starts), tuple(stops), split, pieces)
@@ -134,8 +135,12 @@ def _order(name: str, tensor: Any) -> dict[int, list[int]]:
     return orders
 
 
-def _axis(mesh: Any, mesh_dim: int) -> str:
-    return str(mesh.mesh_dim_names[mesh_dim]) if mesh.mesh_dim_names else f"mesh{mesh_dim}"
+def axis_name(mesh: Any, mesh_dim: int) -> str:
+    """What a mesh calls one of its dimensions."""
+    if not mesh.mesh_dim_names:
+        return f"mesh{mesh_dim}"
+    name = mesh.mesh_dim_names[mesh_dim]
+    return str(name.value if isinstance(name, Enum) else name)  # NeMo Automodel's are members of one
 
 
 def _words(tensor: Any) -> str:

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from torch import nn
 
 from parity.layout import axis_of
 from parity.record.parts import Part
+from parity.record.placements import axis_name
 
 __all__ = ["Places", "instances", "places_of", "whole"]
 
@@ -30,11 +32,16 @@ def places_of(roots: Sequence[nn.Module], parts: Sequence[Part], world_size: int
     if world_size == 1 or not (dist.is_available() and dist.is_initialized()):
         return found
     for mesh in _meshes(parts, world_size):
-        for dim, name in enumerate(mesh.mesh_dim_names):
+        for dim in range(mesh.ndim):
+            name = axis_name(mesh, dim)
             axis = axis_of(name)
-            if axis == "fsdp" and not _cuts(parts, name):
-                axis = "dp"
+            if axis != "ep" and not _cuts(parts, name):
+                # Of several axes in one, as in `dp_cp`, a place tells no single one's.
+                axis = "" if len({axis_of(word) for word in re.split(r"[^a-z]+", name)} - {""}) > 1 else axis
+                axis = "dp" if axis == "fsdp" else axis
             here = mesh.get_coordinate()
+            if axis != "ep" and whole(found, world_size):
+                axis = ""  # what is known is all that there is: this is another name for some of it
             if axis and here is not None and mesh.size(dim) > 1:
                 found.setdefault(axis, (here[dim], mesh.size(dim)))
     for root in roots:
