@@ -71,6 +71,14 @@ def test_entrypoint_comes_along(image: str) -> None:
     assert shell(image, "/opt/parity/bin/python -c 'import entrypoint; print(entrypoint.__name__)'") == "entrypoint"
 
 
+def test_recipes_and_starters_come_along(image: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    begin = ("init", "--recipe", "deepspeed/autotp-uneven", "--workflow", "ok-to-test")
+    docker("run", "--rm", f"--volume={tmp_path}:/work", image, *begin)
+    assert (tmp_path / ".github" / "workflows" / "parity.yml").exists()
+    assert (tmp_path / "parity-recipes" / "deepspeed" / "train.py").exists()
+
+
 def test_only_what_the_image_is_made_of_is_sent_to_the_build(engine: str, checkout: Path) -> None:
     (checkout / "parity/__pycache__").mkdir(exist_ok=True)
     (checkout / "parity/__pycache__/stale.pyc").touch()
@@ -78,7 +86,15 @@ def test_only_what_the_image_is_made_of_is_sent_to_the_build(engine: str, checko
     recipe = f"FROM {engine}\nCOPY . /sent\n"
     docker("build", "--tag", "parity-test-sent", "--file", "-", str(checkout), stdin=recipe)
     sent = shell("parity-test-sent", "cd /sent; ls -A; find . -name '*.pyc'").split()
-    assert sent == ["LICENSE", "README.md", "entrypoint", "parity", "pyproject.toml", "requirements.lock"]
+    assert sent == [
+        "LICENSE",
+        "README.md",
+        "entrypoint",
+        "parity",
+        "pyproject.toml",
+        "requirements.lock",
+        "workflows",
+    ]
 
 
 def test_a_frameworks_image_carries_it_with_its_own_torch(framework_image: str) -> None:
