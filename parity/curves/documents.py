@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parity.curves.curve import LegCurves
 from parity.curves.keys import Keys
@@ -28,14 +28,15 @@ class Document:
     Attributes:
         name: as users write it in `format:`.
         shows: from the beginning of a source, what shows the format, or None.
-        find: from the value, its records in the order of training, and None where there are none. May add notes.
+        find: from the value, its records in the order of training, and the number of the first step where it is
+            sure; None where there are none. May add notes.
         absent: what is not there then.
         defaults: which key is which metric, and `step`; of several names the first that the source has.
     """
 
     name: str
     shows: Callable[[str], str | None]
-    find: Callable[[object, Notes], list[Record] | None]
+    find: Callable[[object, Notes], tuple[list[Record], int | None] | None]
     absent: str
     defaults: Mapping[str, tuple[str, ...]]
     generic: bool = False
@@ -49,13 +50,14 @@ class Document:
         reading = Reading(source, keys, self.defaults)
         reading.notes.place = "record"
         value = whole(opened.text(), source)
-        records = self.find(value, reading.notes)
-        if not records:
+        found = self.find(value, reading.notes)
+        if found is None or not found[0]:
             raise refusal(source, f"holds no {self.absent}; it {_about(value)}")
+        records, first_step = found
         for start in range(0, len(records), BATCH):
             batch = records[start : start + BATCH]
             reading.take(batch, range(start + 1, start + len(batch) + 1))
-        return reading.leg(self.name)
+        return replace(reading.leg(self.name), base=first_step)
 
 
 def whole(text: str, source: str) -> object:

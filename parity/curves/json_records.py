@@ -45,9 +45,9 @@ def _lists(value: object) -> dict[str, list[Record]]:
     return {plain(name, 40): records for name, one in inner if (records := records_in(one))}
 
 
-def _records(value: object, notes: Notes) -> list[Record] | None:
+def _records(value: object, notes: Notes) -> tuple[list[Record], None] | None:
     lists = _lists(value)
-    return next(iter(lists.values())) if len(lists) == 1 else None
+    return (next(iter(lists.values())), None) if len(lists) == 1 else None
 
 
 FORMAT = Document(

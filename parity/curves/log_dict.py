@@ -27,7 +27,7 @@ def _shows(head: str) -> str | None:
     return None if rest else f"{found['name']} is a list of values"
 
 
-def _records(value: object, notes: Notes) -> list[Record] | None:
+def _records(value: object, notes: Notes) -> tuple[list[Record], int | None] | None:
     if not isinstance(value, dict):
         return None
     columns = {name: one for name, one in value.items() if isinstance(one, list) and not isinstance(one[:1], dict)}
@@ -35,7 +35,7 @@ def _records(value: object, notes: Notes) -> list[Record] | None:
     steps = next((name for name in _STEPS if name in columns), None)
     if steps is None:
         notes.add("there are no steps in it: values were counted from 0")
-    return [_row(columns, row, steps) for row in range(count)]
+    return [_row(columns, row, steps) for row in range(count)], 0 if steps is None else None
 
 
 def _row(columns: Mapping[str, list[object]], row: int, steps: str | None) -> Record:

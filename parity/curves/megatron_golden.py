@@ -21,8 +21,8 @@ def _shows(head: str) -> str | None:
     return f"{found['name']} has values by step" if found else None
 
 
-def _records(value: object, notes: Notes) -> list[Record] | None:
-    return by_step(_values(value)) if isinstance(value, dict) else None
+def _records(value: object, notes: Notes) -> tuple[list[Record], None] | None:
+    return (by_step(_values(value)), None) if isinstance(value, dict) else None
 
 
 def _values(metrics: dict[str, object]) -> Iterator[tuple[str, object, object]]:

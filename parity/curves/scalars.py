@@ -91,7 +91,7 @@ def by_samples(leg: LegCurves) -> LegCurves:
         )
         for metric, curve in leg.curves.items()
     }
-    return replace(leg, curves=curves, notes=(*leg.notes, *notes.all()))
+    return replace(leg, curves=curves, notes=(*leg.notes, *notes.all()), base=1 if size > 1 else None)
 
 
 def _samples_a_step(counts: set[int], notes: Notes) -> int:

@@ -21,6 +21,8 @@ MOST_TAGS = 1000
 MOST_RESTARTS = 100
 # Megatron-LM writes its curves once more over the number of samples.
 _TWIN = " vs samples"
+# By what the loss is called, for frameworks that always count so.
+_FIRST_STEPS = {"loss_metrics/global_avg_loss": 1, "lm loss": 1}
 
 
 class TensorBoard:
@@ -50,7 +52,7 @@ class TensorBoard:
             reading.take(records, range(1, len(records) + 1))
         leg = reading.leg(self.name)
         curves = {m: replace(c, resolution=replace(c.resolution, float32=True)) for m, c in leg.curves.items()}
-        return replace(leg, curves=curves)
+        return replace(leg, curves=curves, base=_FIRST_STEPS.get(leg.fields.get("loss", "")))
 
 
 def _event_files(files: Files) -> list[str]:

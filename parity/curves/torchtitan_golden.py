@@ -21,6 +21,7 @@ class TorchtitanGolden:
 
     name = "torchtitan_golden"
     generic = False
+    first_step = 1
 
     def matches(self, head: str) -> str | None:
         """How many lines the beginning has, if every one is a step and a loss and the steps grow."""

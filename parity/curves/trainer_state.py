@@ -25,17 +25,17 @@ def _shows(head: str) -> str | None:
         first, _ = beginning(head[listed.end() :])
     except (ValueError, RecursionError):
         return None
-    shows = isinstance(first, dict) and {"step", "epoch"} <= first.keys()
-    return "a list of records with step and epoch" if shows else None
+    # What the Trainer logs of a training step, whatever else.
+    shows = isinstance(first, dict) and {"step", "epoch", "learning_rate"} <= first.keys()
+    return "a list of records with step, epoch and learning_rate" if shows else None
 
 
-def _records(value: object, notes: Notes) -> list[Record] | None:
-    if not isinstance(value, dict):
-        return records_in(value)
-    every = value.get("logging_steps")
+def _records(value: object, notes: Notes) -> tuple[list[Record], int] | None:
+    records = records_in(value.get("log_history") if isinstance(value, dict) else value)
+    every = value.get("logging_steps") if isinstance(value, dict) else None
     if isinstance(every, int) and every > 1:
         notes.add(f"logging_steps is {every}: each loss is a mean over so many steps, and each norm that of the last")
-    return records_in(value.get("log_history"))
+    return (records, 1) if records else None
 
 
 FORMAT = Document(

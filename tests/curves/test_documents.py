@@ -46,6 +46,7 @@ def test_trainer_state__real(name: str) -> None:
     assert leg.curves["loss"].values[[0, -1]].tolist() == [5.555248737335205, 5.541825294494629]
     assert leg.curves["grad_norm"].values[-1] == 1.0771301984786987
     assert leg.curves["lr"].values[0] == 0.001
+    assert leg.base == 1
     assert notes(leg)[1:] == ["records with a step and no metric, as of evaluations, were ignored: record 31"]
 
 
@@ -84,6 +85,7 @@ def test_log_dict__veomni() -> None:
         "there are no steps in it: values were counted from 0",
     ]
     assert leg.curves["loss"].steps.tolist() == list(range(20))
+    assert leg.base == 0
     assert leg.curves["loss"].values[[0, -1]].tolist() == [6.934426307678223, 6.941951274871826]
     assert leg.curves["grad_norm"].values[-1] == 0.7142987847328186
 
@@ -95,6 +97,7 @@ def test_log_dict__lists_of_other_lengths_and_steps_of_their_own(write: Write) -
     assert leg.curves["loss"].steps.tolist() == [5, 7]
     assert leg.curves["loss"].missing == (6,)
     assert leg.curves["grad_norm"].missing == (7,)
+    assert leg.base is None
     assert notes(leg) == ["log_dict: loss is a list of values"]
 
 

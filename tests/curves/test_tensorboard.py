@@ -88,6 +88,7 @@ def test_tensorboard__torchtitan_a_file_and_its_folder() -> None:
         assert leg.curves["loss"].values[[0, -1]].tolist() == [8.046070098876953, 5.897411346435547]
         assert leg.curves["grad_norm"].values[-1] == 1.4301621913909912
         assert leg.curves["lr"].values[0] == np.float32(4e-4)
+        assert leg.base == 1
 
 
 def test_tensorboard__values_are_no_finer_than_float32() -> None:
