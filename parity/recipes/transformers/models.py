@@ -66,8 +66,8 @@ CONFIGS = {
 def load(name: str, seed: int, distributed: dict[str, int]) -> torch.nn.Module:
     """A model in fp32, split by transformers itself.
 
-    Its weights are drawn whole from the seed and go through a checkpoint, as transformers splits what it loads: so they
-    are the same under every layout.
+    Its weights are drawn whole from the seed and go through a checkpoint, as transformers splits what it loads: so
+    they are the same under every layout.
 
     Args:
         name: of `CONFIGS`.
