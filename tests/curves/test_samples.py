@@ -217,6 +217,76 @@ READ = [
     ),
 ]
 
+# Saved by trackers and trainers; event files hold float32.
+STORED = [
+    Row("deepspeed/tb/tp1_z0", "tensorboard", 1, 50, None, None),
+    Row("deepspeed/tb/tp3_z0", "tensorboard", 1, 50, None, None),
+    Row(
+        "hf_trainer/tr1/log_history.json",
+        "trainer_state",
+        1,
+        30,
+        Printed(30, 5.555248737335205, 5.541825294494629, 15, 16),
+        Printed(30, 1.9390430450439453, 1.0771301984786987, 16, 17),
+    ),
+    Row(
+        "hf_trainer/tr1/trainer_state.json",
+        "trainer_state",
+        1,
+        30,
+        Printed(30, 5.555248737335205, 5.541825294494629, 15, 16),
+        Printed(30, 1.9390430450439453, 1.0771301984786987, 16, 17),
+    ),
+    Row(
+        "hf_trainer/tr_ddp2/log_history.json",
+        "trainer_state",
+        1,
+        30,
+        Printed(30, 5.555248737335205, 5.541825294494629, 16, 17),
+        Printed(30, 1.9390430450439453, 1.07712984085083, 16, 17),
+    ),
+    Row(
+        "hf_trainer/tr_ddp2/trainer_state.json",
+        "trainer_state",
+        1,
+        30,
+        Printed(30, 5.555248737335205, 5.541825294494629, 16, 17),
+        Printed(30, 1.9390430450439453, 1.07712984085083, 16, 17),
+    ),
+    Row(
+        "torchtitan/base/tb",
+        "tensorboard",
+        1,
+        20,
+        Printed(20, 8.04602336883545, 5.89771842956543, 15, 16),
+        Printed(20, 1.0594769716262817, 1.4301925897598267, 16, 17),
+    ),
+    Row(
+        "torchtitan/pp2/tb",
+        "tensorboard",
+        1,
+        20,
+        Printed(20, 8.04602336883545, 5.89742374420166, 16, 17),
+        Printed(20, 1.0594578981399536, 1.4305917024612427, 16, 17),
+    ),
+    Row(
+        "torchtitan/tp2/tb",
+        "tensorboard",
+        1,
+        20,
+        Printed(20, 8.046070098876953, 5.897411346435547, 16, 17),
+        Printed(20, 1.0595600605010986, 1.4301621913909912, 16, 17),
+    ),
+    Row(
+        "veomni/f32_fsdp2/log_dict.json",
+        "log_dict",
+        0,
+        19,
+        Printed(20, 6.934426307678223, 6.941951274871826, 16, 17),
+        Printed(20, 1.4388898611068726, 0.7142987847328186, 16, 17),
+    ),
+]
+
 # Runs that broke off, and own loops that print numbers without names.
 REFUSED = {
     "deepspeed/stdout_nocxx.log": "the run broke off with subprocess.CalledProcessError: Command '['/bin/false'",
@@ -244,7 +314,7 @@ def printed(curve: Curve | None) -> Printed | None:
     return Printed(len(values), values[0], values[-1], found.decimals, found.significant)
 
 
-@pytest.mark.parametrize("row", READ, ids=lambda row: row.path)
+@pytest.mark.parametrize("row", [*READ, *STORED], ids=lambda row: row.path)
 def test_samples__are_read_right(row: Row) -> None:
     leg = read(LOGS / row.path)
     steps = np.concatenate([curve.steps for curve in leg.curves.values()])
@@ -260,6 +330,14 @@ def test_samples__without_a_curve_cost_one_line_that_helps(path: str, says: str)
     (line,) = caught.value.lines
     assert says in line
     assert "the run broke off" in line or "with a pattern, such as 'step (?P<step>" in line
+
+
+def test_samples__every_stored_curve_is_in_the_table() -> None:
+    documents = {str(path.relative_to(LOGS)) for path in LOGS.rglob("*.json")}
+    events = {str(path.relative_to(LOGS)) for path in LOGS.rglob("*.tfevents.*")}
+    listed = {row.path for row in STORED}
+    assert documents <= listed
+    assert all(any(event.startswith(f"{path}/") for path in listed) for event in events)
 
 
 def test_samples__every_output_is_in_a_table() -> None:
@@ -307,6 +385,15 @@ def test_samples__what_veomni_s_bar_shows_is_the_step_that_it_names() -> None:
     norms = json.loads((folder / "log_dict.json").read_text())["grad_norm"]
     found = read(folder / "stdout.log.gz").curves["grad_norm"]
     assert found.values.tolist() == [float(f"{norms[step - 1]:.2f}") for step in found.steps]
+
+
+@pytest.mark.parametrize("leg", ["base", "tp2", "pp2"])
+def test_samples__what_torchtitan_prints_is_what_its_event_file_holds(leg: str) -> None:
+    (path,) = (LOGS / "torchtitan" / leg).glob("stdout.log*")
+    printed, stored = read(path).curves, read(LOGS / "torchtitan" / leg / "tb").curves
+    for metric, decimals in (("loss", 5), ("grad_norm", 4)):
+        assert printed[metric].steps.tolist() == stored[metric].steps.tolist()
+        assert printed[metric].values.tolist() == [float(f"{value:.{decimals}f}") for value in stored[metric].values]
 
 
 def test_samples__deepspeed_s_engine_lines_have_a_learning_rate_and_no_loss() -> None:
