@@ -39,6 +39,7 @@ class Row(NamedTuple):
 
 READ = [
     Row("deepspeed/stdout_tp3_info.log", "deepspeed", 0, 12, None, None),
+    Row("deepspeed/stdout_pipe_pp2.log", "deepspeed", 1, 20, Printed(20, 6.317, 6.3056, 4, 5), None),
     Row(
         "hf_trainer/tr1/stdout.log",
         "trainer",
