@@ -16,6 +16,7 @@ from parity.checks import CHECKS
 from parity.checks.profiles import PROFILES
 from parity.cli import main
 from parity.commands.suites import RECIPES, recipes
+from parity.curves import formats
 from parity.layout import AXES
 from parity.placeholders import PLACEHOLDERS
 from parity.suite import Leg, Suite
@@ -182,6 +183,10 @@ def test_starters_have_the_events_and_permissions_that_are_named() -> None:
             if part
         }
         assert others == jobs
+
+
+def test_every_format_of_logs_is_told() -> None:
+    assert sorted(name for row in table("format") for name in ticked(row[0])) == list(formats())
 
 
 def test_error_texts_that_are_explained_are_printed_by_something() -> None:
