@@ -22,15 +22,15 @@ def assert_close(ran: Ran, candidate: str, *, loss: float, grad_norm: float) -> 
     assert {ran.statuses(candidate)[check] for check in RECORDED} == {"pass"}
     for metric, most in (("loss", loss), ("grad_norm", grad_norm)):
         (gap,) = ran.outcome(metric, candidate).gaps
-        assert gap.worst is not None
-        assert gap.worst < most
+        assert gap.peak is not None
+        assert gap.peak < most
 
 
 def test_tensor_parallelism(framework: Get, tmp_path: Path) -> None:
     ran = framework("transformers").run("transformers/tensor-parallel", out=tmp_path / "out")
     assert ran.exit_code == 0, ran.text
     for leg in ("tp2", "tp4"):
-        assert_close(ran, leg, loss=3e-6, grad_norm=3e-5)  # 2.6e-7 and 2.8e-6 were measured
+        assert_close(ran, leg, loss=3e-6, grad_norm=6e-5)  # 2.6e-7 and 5.2e-6 were measured
     assert "tp=4 cuts 30 parameters" in ran.outcome("layout", "tp4").reason
 
 
@@ -46,8 +46,8 @@ def test_experts_over_both_kinds_of_ranks(framework: Get, tmp_path: Path) -> Non
     ran = framework("transformers").run("transformers/expert-parallel", out=tmp_path / "out")
     assert ran.exit_code == 0, ran.text
     assert_close(ran, "qwen3-moe-fsdp2-ep2", loss=2e-6, grad_norm=2e-5)
-    assert_close(ran, "qwen3-moe-tp2-ep2", loss=4e-6, grad_norm=2e-4)
-    assert_close(ran, "deepseek-v4-fsdp2-ep2", loss=2e-6, grad_norm=2e-4)
+    assert_close(ran, "qwen3-moe-tp2-ep2", loss=6e-6, grad_norm=2e-4)
+    assert_close(ran, "deepseek-v4-fsdp2-ep2", loss=3e-6, grad_norm=2e-4)
     for leg in ("qwen3-moe-fsdp2-ep2", "deepseek-v4-fsdp2-ep2"):
         assert "ep=2 spreads the experts of 4 modules (0–3 | 4–7)" in ran.outcome("layout", leg).reason
 

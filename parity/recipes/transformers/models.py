@@ -78,9 +78,11 @@ def load(name: str, seed: int, distributed: dict[str, int]) -> torch.nn.Module:
     model = transformers.AutoModelForCausalLM.from_config(CONFIGS[name](), dtype=torch.float32)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        split = {}
-        if distributed:
-            from transformers.distributed import DistributedConfig
+        if not distributed:
+            plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+            return plain.to("cuda" if torch.cuda.is_available() else "cpu")
+        from transformers.distributed import DistributedConfig
 
-            split["distributed_config"] = DistributedConfig(**distributed)
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **split)
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, distributed_config=DistributedConfig(**distributed)
+        )
