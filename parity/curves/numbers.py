@@ -58,7 +58,7 @@ def as_step(value: object) -> int | None:
         return steps.pop() if len(steps) == 1 else None
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value <= LARGEST_STEP else None
-    of = _STEP_OF.fullmatch(value) if isinstance(value, str) else None
+    of = _STEP_OF.fullmatch(value) if isinstance(value, str) and "/" in value else None
     number = as_number(of[1] if of else value)
     if number is None or not 0 <= number <= LARGEST_STEP or number != int(number):
         return None

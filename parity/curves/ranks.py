@@ -73,6 +73,7 @@ class Ranks:
         step = as_step(record.get(name))
         if step is None:
             return
+        record[name] = step  # as a number it need not be parsed again
         # Ranks without prefixes may be one step apart.
         if step < self._last.get(rank, 0) - 1:
             self._notes.at("steps go back, as where a run was started again or a log was added to", line)
