@@ -14,7 +14,8 @@ class ClipWatch:
     """Wraps `torch.nn.utils.clip_grad_norm_` until `remove`.
 
     The function that torch's own one calls first is wrapped too, so that a loop which imported
-    `clip_grad_norm_` by name, before there was a wrapper, is seen as well.
+    `clip_grad_norm_` by name, before there was a wrapper, is seen as well; and so is the half
+    that clips alone, by a norm that the loop has reduced before, as torchtitan's does over pipeline stages.
 
     Args:
         before: gets the gradients that are about to be clipped.
@@ -37,6 +38,8 @@ class ClipWatch:
         # Private, so it may go; then a loop that imported by name is read at the optimizer's step.
         if hasattr(module, "_get_total_norm"):
             self._replace(module, "_get_total_norm", _given_gradients)
+        if hasattr(torch.nn.utils, "clip_grads_with_norm_"):  # from torch 2.7 on
+            self._replace(torch.nn.utils, "clip_grads_with_norm_", _given_parameters, norm=False)
 
     def remove(self) -> None:
         """Restore what was wrapped, unless somebody has wrapped it again since: then the wrapper only passes on."""
@@ -45,7 +48,14 @@ class ClipWatch:
                 setattr(owner, name, original)
         self._replaced.clear()
 
-    def _replace(self, owner: Any, name: str, gradients: Callable[[Any], tuple[Any, list[Tensor]]]) -> None:
+    def _replace(
+        self, owner: Any, name: str, gradients: Callable[[Any], tuple[Any, list[Tensor]]], norm: bool = True
+    ) -> None:
+        """Wrap one function.
+
+        Args:
+            norm: whether it returns the norm.
+        """
         original = getattr(owner, name)
 
         def wrapper(given: Any, *args: Any, **kwargs: Any) -> Any:
@@ -55,12 +65,12 @@ class ClipWatch:
             self._inside = True
             try:
                 self._before(grads)
-                norm = original(given, *args, **kwargs)
+                returned = original(given, *args, **kwargs)
             finally:
                 self._inside = False
-            if _norm_type(name, args, kwargs) == 2:
-                self._after(grads, norm)
-            return norm
+            if norm and _norm_type(name, args, kwargs) == 2:
+                self._after(grads, returned)
+            return returned
 
         wrapper.__name__, wrapper.__doc__ = name, original.__doc__
         setattr(owner, name, wrapper)

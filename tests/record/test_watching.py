@@ -215,6 +215,25 @@ def test_a_single_rank_has_no_replicas(tmp_path: Path) -> None:
     assert lines(tmp_path, "update")[0]["hashes"] == [None] * 4
 
 
+@pytest.mark.skipif(not hasattr(torch.nn.utils, "clip_grads_with_norm_"), reason="torch 2.7 has it")
+def test_clipping_by_a_norm_that_the_loop_reduced_itself(tmp_path: Path) -> None:
+    # As torchtitan does: its gradients were read once they were clipped, and all off by what two norms differed.
+    def clip(parameters: Iterator[nn.Parameter], max_norm: float) -> None:
+        given = list(parameters)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in given if p.grad is not None])
+        torch.nn.utils.clip_grads_with_norm_(given, max_norm, norm)
+
+    model = network()
+    optimizer = adam(model)
+    rec = recorder(tmp_path)
+    rec.start(model, optimizer)
+    (grads,) = train(model, optimizer, rec, steps=1, clip=clip)
+    rec.end(1)
+    (line,) = lines(tmp_path, "gradients")
+    assert line["read"] == "before clipping"
+    assert line["norms"] == pytest.approx([float(grad.double().norm()) for grad in grads], rel=1e-8)
+
+
 def test_clipping_that_was_imported_by_name(tmp_path: Path) -> None:
     model = network()
     optimizer = adam(model)
