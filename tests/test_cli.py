@@ -232,6 +232,19 @@ def test_a_fault_of_our_own_is_never_taken_for_a_verdict() -> None:
     assert "this is no verdict" in done.stderr
 
 
+def test_compare_on_logs_by_a_pattern(tmp_path: Path) -> None:
+    for name, last in (("base", 3.0), ("same", 3.0), ("other", 3.5)):
+        lines = [f"at {step}: loss={3 if step < 19 else last} norm={1 + step / 7:.15f}\n" for step in range(20)]
+        (tmp_path / name).write_text("".join(lines))
+    by = ("--pattern", r"at (?P<step>\d+): loss=(?P<loss>\S+) norm=(?P<grad_norm>\S+)")
+    done = parity("compare", "--baseline", "base", "--candidate", "other", *by, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "step 19" in done.stdout
+    done = parity("compare", "--baseline", "base", "--candidate", "same", "--pattern", "x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith(r"such as 'step (?P<step>\d+).*loss (?P<loss>\S+)'")
+
+
 def test_every_option_of_every_command_has_a_help_text() -> None:
     for command in ("run", "compare", "validate", "init", "report"):
         done = parity(command, "--help")

@@ -560,3 +560,18 @@ def test_a_hash_routed_layer_on_the_second_stage_without_its_token_ids_is_caught
         "pp2: layers.2.moe.router has experts by score on rank 1, where pp1 has experts by token id"
         in named["reason"]
     )
+
+
+@pytest.mark.slow
+def test_a_leg_s_own_output_is_read_by_a_pattern(tmp_path: Path) -> None:
+    code = "for s in range(20): print(f'at {{s}}: loss={6 - s / 13:.12f} norm={2 + s / 7:.12f}')"
+    source = {
+        "file": "{out}/command.log",
+        "pattern": r"at (?P<step>\d+): loss=(?P<loss>\S+) norm=(?P<grad_norm>\S+)",
+    }
+    legs = {name: {"command": [sys.executable, "-c", f"{name} = 1\n{code}"]} for name in ("tp1", "tp3")}
+    path = suite(tmp_path, legs, source=source)
+    done = parity("run", path, "--out", tmp_path / "out")
+    result = result_of(tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {leg["format"] for leg in result["legs"]} == {"pattern"}
