@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from parity.record.buffers import Buffers
 from parity.record.clipping import ClipWatch
 from parity.record.lines import Gradients, Line, Readout, Update, hexadecimal
 from parity.record.measure import Measure
@@ -37,6 +38,8 @@ class Observer:
         clone_bytes: see `CLONE_BYTES`.
         gradient: finds the gradient of a part, which may be a DTensor; its parameter's `grad` if not given.
         summed_over: see `Gradients`.
+        buffers: of the model; hashed as often as parameters, but at the end of a step, as loops update some of them
+            after the optimizer's.
     """
 
     def __init__(
@@ -49,12 +52,14 @@ class Observer:
         clone_bytes: int = CLONE_BYTES,
         gradient: Callable[[Part], Any] = lambda part: part.tensor.grad,
         summed_over: Sequence[int] = (),
+        buffers: Sequence[Part] = (),
     ) -> None:
         self._parts = parameters
         self._summed_over = summed_over
         self._gradient = gradient
         self._optimizers = optimizers
         self._measure = Measure(parameters)
+        self._buffers = Buffers(buffers, world_size)
         self._shared = [not part.exclusive(world_size) and part.box.numel > 0 for part in parameters]
         self._sketched = set(sketched)
         self._sketched_updates = set(sorted(self._sketched)[:-1])
@@ -128,6 +133,9 @@ class Observer:
         if self._stepped:
             self.after_update()
         makers = [one.ask(step, readout) for one in (self._gradients, self._update) if one is not None]
+        hashes = self._buffers.ask(readout) if self._update is not None and self._hashing else None
+        if hashes is not None:
+            makers.append(lambda: {"kind": "buffers", "step": step, "hashes": hashes()})
         self._ordinal += 1
         self._forget()
         return lambda: [make() for make in makers]
@@ -137,7 +145,8 @@ class Observer:
 
         Between hashed steps replicas can part unseen, but they stay apart, so the last step tells of all.
         """
-        if not any(self._shared):
+        buffers = self._buffers.ask(readout)
+        if not any(self._shared) and buffers is None:
             return list
         with torch.no_grad():
             held = zip(self._parts, self._shared, strict=True)
@@ -145,9 +154,17 @@ class Observer:
 
         def made() -> list[Line]:
             each = zip(hashes(), self._shared, strict=True)
-            return [{"kind": "final", "hashes": [hexadecimal(int(one)) if there else None for one, there in each]}]
+            line: Line = {
+                "kind": "final",
+                "hashes": [hexadecimal(int(one)) if there else None for one, there in each],
+            }
+            return [line if buffers is None else {**line, "buffers": buffers()}]
 
         return made
+
+    @property
+    def _hashing(self) -> bool:
+        return self._ordinal < HASHED_FIRST or self._ordinal % HASHED_THEN == 0
 
     @property
     def clip_norm(self) -> Tensor | None:
@@ -208,7 +225,7 @@ class Observer:
                 if self._ordinal in self._sketched_updates:
                     sketch = self._measure.sketches(changes)
             hashes = None
-            if any(self._shared) and (self._ordinal < HASHED_FIRST or self._ordinal % HASHED_THEN == 0):
+            if any(self._shared) and self._hashing:
                 held = zip(self._parts, self._shared, strict=True)
                 hashes = self._measure.hashes([part.local if shared else None for part, shared in held])
         kept = sketch if self._ordinal in self._sketched_updates else None

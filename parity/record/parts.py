@@ -1,7 +1,7 @@
 """Which parameters and buffers a rank holds, and where its part of each lies in the whole tensor."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ class Part:
         box: where this rank's part lies.
         placements: a DTensor's, else empty.
         trainable: whether it gets a gradient.
+        kept: of a buffer, whether a checkpoint has it and it is more than statistics of what this rank has seen.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Part:
     box: Box
     placements: tuple[Any, ...] = ()
     trainable: bool = False
+    kept: bool = True
 
     @property
     def local(self) -> Tensor:
@@ -84,6 +86,7 @@ def find_parts(
     parameters, buffers, used = [], [], set[str]()
     seen: dict[str, int] = {}
     for module, naming in zip(modules, names, strict=True):
+        kept = _kept_buffers(module)
         for kind, own, tensor in _tensors(module):
             if id(tensor) in seen.values():
                 continue
@@ -96,7 +99,7 @@ def find_parts(
             used.update(found)
             part = _part(name, tensor, shards[found[0]] if found else None, trainable=tensor.requires_grad)
             if kind == "buffer":
-                buffers.append(part)
+                buffers.append(replace(part, kept=own in kept))
             elif tensor.is_complex():
                 raise UsageError(f"{name}: complex parameters cannot be recorded; store their real view")
             else:
@@ -109,6 +112,15 @@ def find_parts(
 def _tensors(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
     yield from (("parameter", name, tensor) for name, tensor in module.named_parameters())
     yield from (("buffer", name, tensor) for name, tensor in module.named_buffers())
+
+
+def _kept_buffers(module: nn.Module) -> set[str]:
+    return {
+        f"{path}.{name}" if path else name
+        for path, owner in module.named_modules()
+        if not getattr(owner, "track_running_stats", False)
+        for name in owner._buffers.keys() - owner._non_persistent_buffers_set
+    }
 
 
 def bare_name(name: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from parity.record.description import optimizer_lines
@@ -22,7 +23,7 @@ class Trained:
     """Follows a loop from one optimizer step to the next, and has the recorder write each.
 
     A step is over once all optimizers of the modules found have stepped; or some have, and one steps again or a
-    module is called to train.
+    module is called to train. It is written when the next one begins: loops update buffers after their optimizers.
 
     Args:
         recorder: writes.
@@ -41,6 +42,7 @@ class Trained:
         self._begun = False
         self._told = 0
         self._steps = 0
+        self._over = False
         self._stepped: set[int] = set()
         self._rates: set[float] = set()
         self._inputs = Inputs()
@@ -60,8 +62,7 @@ class Trained:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Callable[[Any], None] | None:
         """A known module is called to train. Returns what wants to see its output, if it is a whole one."""
-        if self._stepped:
-            self.end_step()
+        self._end_step()
         if any(module is root for root in self._modules.roots):
             return self._inputs.take(module.training, args, kwargs)
         return None
@@ -82,8 +83,8 @@ class Trained:
 
     def stepping(self, optimizer: Any, optimizers: Sequence[Any]) -> None:
         """An optimizer is about to step."""
-        if id(optimizer) in self._stepped:
-            self.end_step()
+        if self._over or id(optimizer) in self._stepped:
+            self._end_step()
         self._describe(optimizers)
         self._rates |= {float(group["lr"]) for group in optimizer.param_groups if "lr" in group}
         # Last of the optimizer's hooks: what the others do to gradients is part of what is computed.
@@ -100,12 +101,37 @@ class Trained:
             self._last_hook.remove()
         self._stepped.add(id(optimizer))
         if all(id(one) in self._stepped for one in optimizers if self.concerns(one)):
-            self.end_step()
+            self.step_over()
 
-    def end_step(self) -> None:
-        """The step is over: write it."""
+    def framework_steps(self, optimizers: Sequence[Any], rates: set[float], how: str, scale: Any = None) -> None:
+        """A framework is about to clip and step, and calls `step_over` when it has.
+
+        Args:
+            optimizers: with the model's own parameters in their groups.
+            rates: learning rates.
+            how: when this is, for the record.
+            scale: a factor that gradients still carry.
+        """
+        self._end_step()
+        if not self._begun:
+            self._of_optimizers = optimizer_lines(optimizers, self._modules.parameters)
+        self._rates |= rates
+        if self._observer is not None:
+            carried = None if scale in (None, 1) else torch.as_tensor(scale, dtype=torch.float64)
+            self._observer.read_gradients(how, carried)
+            self._observer.before_update()
+
+    def step_over(self) -> None:
+        """Everything is updated."""
+        self._over = True
         if self._observer is not None:
             self._observer.after_update()
+
+    def _end_step(self) -> None:
+        """Something of the next step begins: write what there is of this one."""
+        if not (self._over or self._stepped):
+            return
+        self.step_over()
         self._begin()
         batch = self._inputs.batch()
         if batch is not None and (self._unseen_batch or self._places.get("pp", (0, 1))[0] > 0):
@@ -118,6 +144,7 @@ class Trained:
             output_loss=self._inputs.loss(),
         )
         self._steps += 1
+        self._over = False
         self._stepped.clear()
         self._rates.clear()
         self._inputs.forget()
@@ -128,8 +155,8 @@ class Trained:
         Args:
             whole: it ended well, so that a step that was begun is one.
         """
-        if self._stepped and whole:
-            self.end_step()
+        if whole or self._over:
+            self._end_step()
         if not self._modules.roots:
             self._modules.unseen.append("no module was called whose parameters an optimizer of torch has")
         self._begin()
@@ -143,6 +170,7 @@ class Trained:
             self._observer = None
         self._concerned.clear()
         framework = self._modules.framework
+        framework.attach(self)
         if not self._modules.parameters:
             return
         self._observer = Observer(
@@ -152,9 +180,9 @@ class Trained:
             sketched=self._recorder.sketched,
             gradient=framework.gradient,
             summed_over=framework.summed_over,
+            buffers=self._modules.buffers,
         )
         self._observer.attach()
-        framework.attach(self)
 
     def _describe(self, optimizers: Sequence[Any]) -> None:
         """Take down the optimizers' settings before their first step."""

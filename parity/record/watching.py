@@ -43,7 +43,7 @@ def watch(
     line = described(parameters, buffers, optimizers, layers=layers, experts=experts)
     observer = None
     if parameters:
-        observer = Observer(parameters, optimizers, world_size=world_size, sketched=sketched)
+        observer = Observer(parameters, optimizers, world_size=world_size, sketched=sketched, buffers=buffers)
         observer.attach()
     return completed(environment, parameters, world_size), [line], observer
 

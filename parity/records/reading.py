@@ -103,8 +103,14 @@ class _Step(_Line):
     grad_norm: float | None = None
 
 
+class _Buffers(_Line):
+    step: int = Field(ge=0)
+    hashes: list[Hash | None]
+
+
 class _Final(_Line):
     hashes: list[Hash | None]
+    buffers: list[Hash | None] = []
 
 
 class _Watched(_Line):
@@ -124,6 +130,7 @@ _KINDS: dict[str, type[_Line]] = {
     "step": _Step,
     "traits": _Traits,
     "watched": _Watched,
+    "buffers": _Buffers,
     "final": _Final,
     "end": _Line,
 }
@@ -180,6 +187,7 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
     start: _Start = lines["start"][-1] if lines["start"] else _Start(rank=0, world_size=1)
     model: _Model | None = lines["model"][-1] if lines["model"] else None
     parameters = tuple(_part(source, part) for part in model.parameters) if model else ()
+    buffers = tuple(_part(source, part) for part in model.buffers) if model else ()
     if len({part.name for part in parameters}) != len(parameters):
         raise UsageError(f"{source}: a parameter is named twice")
     return RankRecord(
@@ -187,7 +195,7 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         world_size=start.world_size,
         coordinates=start.coordinates or {},
         parameters=parameters,
-        buffers=tuple(_part(source, part) for part in model.buffers) if model else (),
+        buffers=buffers,
         optimizer=tuple(_groups(model.optimizer or [])) if model else (),
         rng=(model.rng or "") if model else "",
         layers=tuple(model.layers) if model and model.layers is not None else None,
@@ -196,7 +204,9 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         updates={one.step: _fingerprints(source, one, len(parameters)) for one in lines["update"]},
         batches={one.step: Batch(int(one.hash, 16), one.samples, one.micro_batches) for one in lines["batch"]},
         losses={one.step: one.loss for one in lines["step"]},
-        final=_final(source, lines["final"], len(parameters)),
+        buffer_hashes={one.step: _hashes(source, one.hashes, buffers, "buffers") for one in lines["buffers"]},
+        final=_hashes(source, lines["final"][-1].hashes, parameters, "parameters") if lines["final"] else (),
+        final_buffers=_hashes(source, final, buffers, "buffers") if (final := _final_buffers(lines)) else (),
         ended=bool(lines["end"]),
         run_id=start.run_id,
         leg=start.leg,
@@ -215,12 +225,15 @@ def _flat(environment: Any) -> dict[str, object]:
     return {name: value for name, value in given if value is None or isinstance(value, (str, int, float))}
 
 
-def _final(source: str, lines: list[_Final], count: int) -> tuple[int | None, ...]:
-    if not lines:
-        return ()
-    if len(lines[-1].hashes) != count:
-        raise UsageError(f"{source}: not as many last hashes as there are parameters")
-    return tuple(None if one is None else int(one, 16) for one in lines[-1].hashes)
+def _final_buffers(lines: dict[str, list[Any]]) -> list[str | None]:
+    final: list[_Final] = lines["final"]
+    return final[-1].buffers if final else []
+
+
+def _hashes(source: str, hashes: list[str | None], parts: tuple[Part, ...], what: str) -> tuple[int | None, ...]:
+    if len(hashes) != len(parts):
+        raise UsageError(f"{source}: not as many hashes as there are {what}")
+    return tuple(None if one is None else int(one, 16) for one in hashes)
 
 
 def _part(source: str, part: _Part) -> Part:

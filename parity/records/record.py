@@ -121,7 +121,9 @@ class RankRecord:
         experts: the experts it owns, by module, where said.
         gradients, updates, batches: by step.
         losses, grad_norms: by step, as this rank logged them; `losses` has every step.
-        final: state hash of each part after the last step, or None where it was not taken; empty if none was.
+        buffer_hashes: by step, the state hash of each buffer after it, or None where it was not taken.
+        final, final_buffers: state hash of each part and each buffer after the last step, or None where it was not
+            taken; empty if none was.
         ended: whether it said that it reached its end.
         run_id, leg: of the run and leg that it says it belongs to.
         traits: how modules really computed, by name, where a layout must not change it.
@@ -145,7 +147,9 @@ class RankRecord:
     batches: Mapping[int, Batch] = field(default_factory=dict)
     losses: Mapping[int, float | None] = field(default_factory=dict)
     grad_norms: Mapping[int, float] = field(default_factory=dict)
+    buffer_hashes: Mapping[int, tuple[int | None, ...]] = field(default_factory=dict)
     final: tuple[int | None, ...] = ()
+    final_buffers: tuple[int | None, ...] = ()
     ended: bool = True
     run_id: str | None = None
     leg: str | None = None
@@ -159,6 +163,11 @@ class RankRecord:
     def index(self) -> Mapping[str, int]:
         """Place of each parameter in the arrays, by name."""
         return {part.name: at for at, part in enumerate(self.parameters)}
+
+    @cached_property
+    def buffer_index(self) -> Mapping[str, int]:
+        """Place of each buffer, by name."""
+        return {part.name: at for at, part in enumerate(self.buffers)}
 
 
 Holders = Sequence[tuple[RankRecord, Part]]

@@ -50,6 +50,26 @@ def test_everything_that_the_recorder_writes_is_read(tmp_path: Path) -> None:
     assert records.sketches("gradients", 0)["w"].tolist() == list(range(64))
 
 
+def test_hashes_of_buffers_are_read_in_the_order_of_the_buffers(tmp_path: Path) -> None:
+    bias, table = ({**PART, "name": name} for name in ("bias", "table"))
+    model = {**MODEL, "buffers": [bias, table]}
+    after = {"kind": "buffers", "step": 3, "hashes": ["00000000000000aa", None]}
+    last = {"kind": "final", "hashes": [None], "buffers": ["00000000000000bb", None]}
+    records, notes = read(written(tmp_path, START, model, STEP, after, last))
+    assert notes == []
+    assert records is not None
+    rank = records.ranks[0]
+    assert rank.buffer_index == {"bias": 0, "table": 1}
+    assert rank.buffer_hashes == {3: (0xAA, None)}
+    assert rank.final_buffers == (0xBB, None)
+
+
+def test_hashes_of_other_buffers_than_the_models_are_refused(tmp_path: Path) -> None:
+    records, notes = read(written(tmp_path, START, MODEL, {"kind": "buffers", "step": 0, "hashes": [None]}))
+    assert records is None
+    assert notes == ["rank-0.jsonl: not as many hashes as there are buffers"]
+
+
 @pytest.mark.parametrize(
     ("environments", "perturbed"),
     [
