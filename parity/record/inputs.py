@@ -1,7 +1,9 @@
 """What a step's calls of the model took and gave: the token ids of its micro-batches, and its loss."""
 
 import math
+import sys
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -33,6 +35,8 @@ class Inputs:
         Returns:
             Wants the output.
         """
+        if _asks_for_shapes():
+            return lambda output: None
         ids = _token_ids(args, kwargs)
         # Copied, as the loop may fill the same buffers again.
         losses: list[Tensor] = []
@@ -76,6 +80,19 @@ def unseen_batch(places: Places, world_size: int) -> str | None:
     if places.get("cp", (0, 1))[1] > 1:
         return "the batch: context parallel ranks are given parts of the same samples"
     return None
+
+
+def _asks_for_shapes() -> bool:
+    """Whether a pipeline stage of torch calls its module to learn the shapes of what it sends. It does so before the
+    first step, with that step's first micro-batch."""
+    if "torch.distributed.pipelining.stage" not in sys.modules:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_forward_metadata_inference":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _token_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
