@@ -11,6 +11,8 @@ from parity.records.record import Holders, LegRecords
 __all__ = ["check"]
 
 _NAMED = 3
+_HOW = {"foreach", "fused", "capturable", "differentiable"}
+"""Settings of torch's optimizers that choose a kernel for the same update, as frameworks do where tensors are sharded."""
 
 
 def check(comparison: Comparison) -> Outcome:
@@ -154,7 +156,10 @@ def _optimizers(a: LegRecords, b: LegRecords) -> list[str]:
 
 def _settings(records: LegRecords) -> dict[str, Mapping[str, object]]:
     return {
-        name: {**group.settings, "steps made before": group.state_step}
+        name: {
+            **{key: value for key, value in group.settings.items() if key not in _HOW},
+            "steps made before": group.state_step,
+        }
         for rank in records.ranks
         for group in rank.optimizer
         for name in group.parameters

@@ -53,6 +53,13 @@ def test_other_optimizer_settings_are_another_start(change: dict[str, Any], said
     assert_fails(initial_state.check(comparison(candidate)), said)
 
 
+def test_another_kernel_for_the_same_update_is_no_other_setting() -> None:
+    # NeMo Automodel turns `foreach` off under tensor parallelism, as plain tensors and DTensors do not mix in it.
+    candidate = tp3()
+    candidate.optimizer = {**ADAMW, "foreach": False}
+    assert initial_state.check(comparison(candidate)).status is Status.PASS
+
+
 def test_a_parameter_that_only_one_leg_has_is_another_start() -> None:
     candidate = tp3()
     candidate.weights = {name: value for name, value in MODEL.items() if name != "norm.weight"}
