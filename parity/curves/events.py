@@ -21,6 +21,8 @@ __all__ = ["SIGNATURE", "Restart", "events"]
 SIGNATURE = b"brain.Event:"
 # Images, graphs and histograms may be longer and are passed over. A scalar's record is below 1 KiB.
 LONGEST = 1 << 20
+# 100,000 steps with a hundred curves.
+MOST_RECORDS = 10_000_000
 _START = 1  # SessionLog.SessionStatus
 _FLOAT, _DOUBLE = 1, 2  # DataType
 
@@ -78,6 +80,8 @@ def _records(file: BinaryIO, source: str, notes: Notes) -> Iterator[bytes]:
     number = 0
     while frame := file.read(12):
         number += 1
+        if number > MOST_RECORDS:
+            raise refusal(source, f"holds more than {MOST_RECORDS:,} records")
         if len(frame) == 12:
             length, check = struct.unpack("<QI", frame)
             if check != _checksum(frame[:8]):

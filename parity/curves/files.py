@@ -17,7 +17,7 @@ DEEPEST = 6
 _HEAD = 64
 
 
-@dataclass(frozen=True)
+@dataclass
 class Files:
     """The files of a source, none of them opened yet.
 
@@ -25,13 +25,15 @@ class Files:
         source: the path, as given.
         names: of its files, sorted, relative to it; an empty one where the source is itself a file.
         within: see `read`.
-        limits: see `read`.
+        limits: see `read`. They hold for all files together.
+        opened: bytes of the files that were opened so far.
     """
 
     source: str
     names: tuple[str, ...]
     within: StrPath | None
     limits: Limits
+    opened: int = 0
 
     @property
     def is_folder(self) -> bool:
@@ -42,12 +44,19 @@ class Files:
         """One of the files. Links in a folder are not followed.
 
         Raises:
-            UsageError: it can't be opened, is no regular file, or holds more than is read; then reading raises it.
+            UsageError: it can't be opened, is no regular file, or holds more than is read, alone or with those before
+                it; reading raises it where the file grows.
         """
-        if not name:
-            return open_regular(self.source, within=self.within, limit=self.limits.size, follow=True)
-        path = os.path.join(self.source, name)
-        return open_regular(path, within=self.within or self.source, limit=self.limits.size)
+        path = os.path.join(self.source, name) if name else self.source
+        within = self.within or (self.source if name else None)
+        file = open_regular(path, within=within, limit=self.limits.size, follow=not name)
+        self.opened += os.fstat(file.fileno()).st_size
+        if self.opened > self.limits.size:
+            file.close()
+            raise refusal(
+                self.source, f"holds more than {self.limits.size:,} bytes in all: name the folder of one run"
+            )
+        return file
 
     def head(self) -> bytes:
         """The first 64 bytes of a source that is a file, however large it is; of a folder none."""

@@ -26,7 +26,7 @@ CHUNK = 1 << 20
 HEAD = 1 << 18
 
 # Characters of a whole document, which is in memory at once: 200,000 steps of a Trainer's state. What hostile JSON
-# of that size unfolds to is below 1 GiB.
+# of that size unfolds to was 1.1 GiB.
 DOCUMENT = 1 << 25
 
 # UTF-32's little-endian mark begins with UTF-16's, so it is asked first.

@@ -227,6 +227,12 @@ def test_tensorboard__long_records_are_passed_over(save: Save) -> None:
 def test_tensorboard__bounds(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     data = file_of({"loss": dict.fromkeys(range(20), 1.0)})
     assert "at most 100 bytes is read" in refused(save(data), limits=Limits(size=100))
+    two = save(data, "two/events.out.tfevents.1.h")
+    save(data, "two/events.out.tfevents.2.h")
+    assert refused(two.parent, limits=Limits(size=len(data) + 1)).startswith("holds more than")
+    monkeypatch.setattr(events, "MOST_RECORDS", 10)
+    assert refused(save(data)) == "holds more than 10 records"
+    monkeypatch.setattr(events, "MOST_RECORDS", 1000)
     monkeypatch.setattr(tensorboard, "MOST_SCALARS", 10)
     assert refused(save(data)) == "holds more than 10 values of the metrics asked for"
     monkeypatch.setattr(tensorboard, "MOST_SCALARS", 1000)
