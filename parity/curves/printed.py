@@ -89,7 +89,8 @@ class Printed:
     def matches(self, head: str) -> str | None:
         """How many training records the head has, and on how many lines."""
         lines = (line for line in head.split("\n") if any(needle in line for needle in self.needles))
-        counts = [sum(record is not EVALUATION for _, record in self._records(line)) for line in lines]
+        told = [[record for _, record in self._records(line)] for line in lines]
+        counts = [sum(record is not EVALUATION and record is not TORN for record in records) for records in told]
         matched = sum(count > 0 for count in counts)
         return f"{matched} line{'s' * (matched > 1)} matched" if matched else None
 
@@ -141,14 +142,16 @@ class Printed:
         """The records, each with a step where the format lets them be counted."""
         counted: bool | None = None
         for rank, record, line in found:
-            if self.unnumbered and record is not TORN and counted is None:
+            if record is TORN:
+                ranks.number({}, rank)  # it was a step, where they are counted
+                continue
+            if self.unnumbered and counted is None:
                 counted = not any(name in record for name in step)
                 if counted:
                     notes.add(self.unnumbered)
             if counted:
                 if any(name in record for name in step):
                     raise refusal(source, f"line {line} holds a step and lines before it hold none: keep one kind")
-                record = {**record}  # noqa: PLW2901  TORN is one for all
                 ranks.number(record, rank)
             ranks.take(record, rank, line)
             yield record, line

@@ -11,19 +11,33 @@ from parity.curves.records import Record
 
 __all__ = ["FORMAT"]
 
-_BEGINS = re.compile(r"\{(?='[^'{}\n]{1,64}': )")
+# An evaluation has an eval_loss, the end of the run a train_loss. A dict after a key is a value of another.
+_BEGINS = re.compile(r"(?<!': )\{(?=[^{}]{0,2048}'loss': )")
 _FIELD = re.compile(
     r"'(?P<name>[^']{1,64})': (?:'(?=[^']{0,64}')|(?:np\.float\d{2}|tensor)\(|(?=[\w.+-]))"
     r"(?P<value>[^\s'(),{}\[\]]{1,64})[^{}]{0,64}?(?=, '|\})"
 )
-_LOSS = re.compile(r"'loss': ")
+_BRACE = re.compile(r"[{}]")
 
 
 def _fields(text: str) -> Record | None:
-    if _LOSS.search(text) is None:
-        return None  # an evaluation has an eval_loss, the end of the run a train_loss
-    whole = text.find("}") + 1
-    return named(_FIELD.finditer(text, 0, whole)) if whole else TORN
+    own = _own(text)
+    return TORN if own is None else named(_FIELD.finditer(own))
+
+
+def _own(text: str) -> str | None:
+    """The dict that `text` begins with, without what is nested in it; None if it does not end."""
+    depth, start, parts = 0, 0, []
+    for brace in _BRACE.finditer(text):
+        opens = brace[0] == "{"
+        if opens and depth == 1:
+            parts.append(text[start : brace.start()])
+        depth += 1 if opens else -1
+        if not opens and depth == 1:
+            start = brace.end()
+        if depth == 0:
+            return "".join((*parts, text[start : brace.end()]))
+    return None
 
 
 FORMAT = Printed(

@@ -70,3 +70,15 @@ def test_trainer__a_missing_norm_is_missing(write: Write) -> None:
     # As with DeepSpeed's stage 0, microsoft/DeepSpeed#7255.
     leg = read(write(f"{V5}\n{{'loss': '5.5', 'learning_rate': '4.9e-05', 'epoch': '0.03'}}\n"))
     assert leg.curves["grad_norm"].missing == (2,)
+
+
+@pytest.mark.parametrize("more", ["'x': {'a': 1, 'b': {'loss': 9.9}}, ", "'logs': [1, 2], ", "'y': None, "])
+def test_trainer__what_is_nested_is_no_metric(write: Write, more: str) -> None:
+    leg = read(write("{'a': 1} INFO: {'loss': 2.5, " + more + "'grad_norm': 3.0}\n"))
+    assert leg.curves["loss"].values.tolist() == [2.5]
+    assert leg.curves["grad_norm"].values.tolist() == [3.0]
+
+
+def test_trainer__a_torn_dict_first(write: Write) -> None:
+    leg = read(write(f"{V5[:20]}\n{V5}\n"))
+    assert leg.curves["loss"].steps.tolist() == [2]
