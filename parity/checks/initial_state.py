@@ -12,7 +12,7 @@ __all__ = ["check"]
 
 _NAMED = 3
 _HOW = {"foreach", "fused", "capturable", "differentiable"}
-"""Settings of torch's optimizers that choose a kernel for the same update, as frameworks do where tensors are sharded."""
+"""Settings of torch's optimizers that choose a kernel for the same update, as frameworks do for sharded tensors."""
 
 
 def check(comparison: Comparison) -> Outcome:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from parity.checks import initial_state
-from parity.checks.outcome import Verdict
+from parity.checks.outcome import Status, Verdict
 from tests.checks.recorded import Q0, Q1, assert_fails, comparison, dp2, tp3
 from tests.records.drawing import ADAMW, MODEL, split
 
