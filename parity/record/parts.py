@@ -76,7 +76,8 @@ def find_parts(
 
     Args:
         modules: one, or a rank's stages.
-        shards: descriptions of plain tensors by name, model-wide or the module's; the others are whole.
+        shards: descriptions of what is held here, by the tensor's name, model-wide or the module's. Other DTensors
+            say it themselves, and other plain tensors are whole.
         names: for each module, the model-wide names by the module's own. Names that are missing are their own.
 
     Raises:
@@ -134,15 +135,13 @@ def bare_name(name: str) -> str:
 def _part(name: str, tensor: Tensor, described: Described | None, *, trainable: bool) -> Part:
     if tensor.device.type == "meta":
         raise UsageError(f"{name}: has no values yet (device meta); start the recorder once the weights are there")
-    if is_dtensor(tensor):
-        box = box_of(name, tensor)
-        return Part(name, tensor, box, tuple(tensor.placements), trainable)
+    placements = tuple(tensor.placements) if is_dtensor(tensor) else ()
     if described is None:
-        return Part(name, tensor, Box.whole(tuple(tensor.shape)), (), trainable)
+        box = box_of(name, tensor) if placements else Box.whole(tuple(tensor.shape))
+        return Part(name, tensor, box, placements, trainable)
+    held = tuple(tensor._local_tensor.shape if placements else tensor.shape)
     box = Box(tuple(described.shape), tuple(described.starts), tuple(described.stops))
-    if not box.fits or box.extents != tuple(tensor.shape):
+    if not box.fits or box.extents != held:
         cut = ", ".join(f"{a}:{b}" for a, b in zip(box.starts, box.stops, strict=False))
-        raise UsageError(
-            f"{name}: described as [{cut}] of {list(box.shape)}, but the tensor here is {list(tensor.shape)}"
-        )
-    return Part(name, tensor, box.split_by(getattr(described, "split", ())), (), trainable)
+        raise UsageError(f"{name}: described as [{cut}] of {list(box.shape)}, but the tensor here is {list(held)}")
+    return Part(name, tensor, box.split_by(getattr(described, "split", ())), placements, trainable)

@@ -135,7 +135,8 @@ class Recorder:
             optimizer: one, a list, or None.
             environment: of the process, JSON values by name; completed by what torch says, if there is a model.
             coordinates: this rank's place on each axis: {"dp": 0, "tp": 1}.
-            shards: which part of the whole tensor a plain parameter or buffer is, by name.
+            shards: which part of the whole tensor is held here of a parameter or buffer, by name. Of a DTensor too,
+                where its placements do not tell all, as where experts were dealt out before they were sharded.
             names: model-wide names by the module's own, where they differ, as in a pipeline stage; for several
                 modules one mapping for all or one each. Wrappers such as `_orig_mod.` are left out anyway.
             layers: that this rank owns.

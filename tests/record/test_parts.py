@@ -1,14 +1,24 @@
 """Names and places of a model's parameters on one rank."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from parity.errors import UsageError
 from parity.record.parts import Part, find_parts
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,22 @@ def test_shards_described_by_hand() -> None:
     weight, _ = parameters(nn.Linear(3, 2), weight=shard)
     assert (weight.box.shape, weight.box.starts, weight.box.stops) == ((5, 3), (3, 0), (5, 3))
     assert weight.box.split == {0: "tp"}
+
+
+def test_a_description_tells_what_placements_do_not(one_rank: None) -> None:
+    # VeOmni deals experts out first and has FSDP2 shard what is left: its DTensors know of their own half alone.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh = init_device_mesh("cpu", (1,), mesh_dim_names=("ep_fsdp",))
+    module = nn.Linear(3, 2, bias=False)
+    module.weight = nn.Parameter(distribute_tensor(module.weight.detach(), mesh))
+    (weight,) = parameters(module, weight=Shard((4, 3), (2, 0), (4, 3), {0: "ep"}))
+    assert (weight.box.shape, weight.box.starts, weight.box.stops) == ((4, 3), (2, 0), (4, 3))
+    assert weight.local.shape == (2, 3)
+    assert type(weight.local) is torch.Tensor
+    with pytest.raises(UsageError, match=r"but the tensor here is \[2, 3\]"):
+        parameters(module, weight=Shard((4, 3), (3, 0), (4, 3)))
 
 
 def test_axes_that_are_only_listed_go_to_the_one_dimension_that_is_cut() -> None:
