@@ -19,7 +19,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
     """Run a file, or a folder or archive with a `__main__.py`, as `python path args...`.
 
     Args:
-        path: as given, which is also what the script finds in `sys.argv[0]` and `__file__`.
+        path: as given, which is also what the script finds in `sys.argv[0]`.
         args: the rest of `sys.argv`.
 
     Raises:
@@ -35,11 +35,12 @@ def run_script(path: str, args: Sequence[str]) -> None:
     if not sys.flags.safe_path:
         # In the place of what `-m` put there.
         sys.path[0] = os.path.dirname(os.path.realpath(path))
-    loader = importlib.machinery.SourceFileLoader("__main__", path)
-    code = compile(loader.get_data(path), path, "exec", dont_inherit=True)
+    file = os.path.abspath(path)  # as Python's own `__file__` is
+    loader = importlib.machinery.SourceFileLoader("__main__", file)
+    code = compile(loader.get_data(file), file, "exec", dont_inherit=True)
     # Not by runpy, which forgets the module when the script ends: what runs at exit may still look for it.
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=path, __builtins__=builtins, __loader__=loader, __cached__=None)
+    module.__dict__.update(__file__=file, __builtins__=builtins, __loader__=loader, __cached__=None)
     sys.modules["__main__"] = module
     exec(code, module.__dict__)  # noqa: S102 - it is what was asked for
 
