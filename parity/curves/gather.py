@@ -1,7 +1,7 @@
 """From records to curves: columns that grow batch by batch, settled once at the end."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from parity.curves.keys import lookup
 from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import ABSENT, LARGEST_STEP, as_step, cells, resolution
 from parity.curves.records import Record
+from parity.curves.shape import Digits
 from parity.plain import plain
 
 __all__ = ["Gather"]
@@ -51,9 +52,7 @@ class Gather:
         self, records: list[Record], lines: Sequence[int], key: str
     ) -> tuple[Steps, list[Record], Sequence[int]]:
         """The steps of those records that have one, those records, and their lines; the others are noted."""
-        self._records += len(records)
-        if self._records > MOST_RECORDS:
-            raise refusal(self._source, f"holds more than {MOST_RECORDS:,} records: keep only those compared")
+        self._count(len(records))
         column = [lookup(record, key) for record in records]
         if set(map(type, column)) == {int}:
             try:
@@ -107,6 +106,25 @@ class Gather:
             grown.texts += found.texts
         return known
 
+    def add_columns(
+        self, steps: Steps, columns: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64], Digits]]
+    ) -> None:
+        """Take values that were printed as text; see `Reading.take_columns`."""
+        self._count(steps.size)
+        for key, (rows, values, digits) in columns.items():
+            grown = self._columns.setdefault(key, _Column())
+            grown.steps.append(steps if rows.size == steps.size else steps[rows])
+            grown.values.append(values)
+            grown.touched.append(grown.steps[-1])
+            grown.decimals = max(grown.decimals, digits.decimals)
+            grown.significant = max(grown.significant, digits.significant)
+            grown.texts += values.size
+
+    def _count(self, more: int) -> None:
+        self._records += more
+        if self._records > MOST_RECORDS:
+            raise refusal(self._source, f"holds more than {MOST_RECORDS:,} records: keep only those compared")
+
     def has(self, key: str) -> bool:
         """Whether any record had `key`, null or not."""
         return key in self._columns
@@ -128,7 +146,10 @@ class Gather:
             steps = np.concatenate(column.touched)
             if not any(np.array_equal(steps, other) for other in touched):
                 touched.append(steps)
-        every = np.unique(np.concatenate(touched)) if touched else np.empty(0, dtype=np.int64)
+        every = np.empty(0, dtype=np.int64)
+        if touched:
+            every = touched[0] if len(touched) == 1 else np.concatenate(touched)
+            every = every if _is_sorted(every) else np.unique(every)
         filled = {metric: one for metric, one in columns.items() if any(values.size for values in one.values)}
         curves = {metric: self._settle(metric, column, every) for metric, column in filled.items()}
         for (count, first), of in self._again.items():
@@ -185,6 +206,10 @@ class Gather:
         if more:
             self._notes.add(f"{name}: {more} more steps have several values")
         return steps[starts], values[starts], tuple(conflicts)
+
+
+def _is_sorted(steps: Steps) -> bool:
+    return bool(np.all(steps[1:] > steps[:-1]))
 
 
 def _is_full(printed: Resolution) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from parity.curves.notes import Notes, refusal
-from parity.errors import UsageError
+from parity.curves.pieces import Piece, too_long
 from parity.plain import plain
 from parity.untrusted import open_regular
 
@@ -21,6 +21,8 @@ __all__ = ["HEAD", "Limits", "Opened", "open_lines"]
 
 # Large enough that splitting is done in C, small enough to be nothing in memory.
 CHUNK = 1 << 20
+# Large enough that comparing lines is done in numpy.
+PIECE = 8 << 20
 # What detection sees. Launchers print banners and configurations first, some as one line of JSON: the
 # longest banner among the frameworks' real logs is below 64 KiB.
 HEAD = 1 << 18
@@ -105,9 +107,8 @@ class Opened:
         if self._codec in ("utf-8", "utf-8-sig"):
             sought = [needle.encode() for needle in needles]
             for number, line, cut in _searched(self._blocks, sought, self._source, self._limits):
-                text, self.cut = line.decode("utf-8", "replace"), cut
-                self._check(text)
-                yield number, text
+                self.cut = cut
+                yield number, self.decoded(line)
         else:
             pieces = itertools.chain(self._decoded(self._blocks), [_END])
             for number, marked in enumerate(_lines(pieces, self._source, self._limits), start=1):
@@ -115,6 +116,30 @@ class Opened:
                 if any(needle in text for needle in needles):
                     self.cut = text != marked
                     yield number, text
+
+    def decoded(self, line: bytes) -> str:
+        """A line of UTF-8 as text."""
+        return self._check(line.decode("utf-8", "replace"))
+
+    def pieces(self) -> Iterator[Piece] | None:
+        """Everything as bytes, in pieces of whole lines; None where the text is in no UTF-8."""
+        return self._cut_into_pieces() if self._codec in ("utf-8", "utf-8-sig") else None
+
+    def _cut_into_pieces(self) -> Iterator[Piece]:
+        number, carried, blocks = 1, b"", 1
+        while True:
+            some = list(itertools.islice(self._blocks, blocks))
+            text = b"".join((carried, *some)) if some else carried + b"\n" * bool(carried)
+            end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            carried = text[end:]
+            piece = Piece(text, end, number, not some, self._source, self._limits.line)
+            if len(carried) > self._limits.line:
+                raise too_long(self._source, number + text.count(b"\n"), self._limits.line)
+            yield piece
+            if not some:
+                return
+            number += piece.lines
+            blocks = PIECE // CHUNK
 
     def _decoded(self, blocks: Iterator[bytes]) -> Iterator[str]:
         """The text with every line end as a newline, a piece for each block."""
@@ -213,7 +238,7 @@ def _lines(pieces: Iterator[str], source: str, limits: Limits) -> Iterator[str]:
         tail = lines.pop()
         for at, line in enumerate((*lines, tail), start=number):
             if len(line) > limits.line:
-                raise _too_long(source, at, limits)
+                raise too_long(source, at, limits.line)
         number += len(lines)
         yield from lines
     if tail:
@@ -230,16 +255,18 @@ def _searched(
         end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         carried = text[end:]
         if len(carried) > limits.line:
-            raise _too_long(source, number + text.count(b"\n"), limits)
+            raise too_long(source, number + text.count(b"\n"), limits.line)
         counted = 0
         for at in _places(text, needles, end):
             if at < counted:
                 continue
-            start = max(text.rfind(b"\n", counted, at), text.rfind(b"\r", counted, at), counted - 1) + 1
-            ends = (text.find(b"\n", at, end), text.find(b"\r", at, end))
-            stop = min(one for one in ends if one >= 0)
+            start = max(text.rfind(b"\n", counted, at), counted - 1)
+            start = max(text.rfind(b"\r", start + 1, at), start) + 1
+            newline = text.find(b"\n", at, end)
+            carriage_return = text.find(b"\r", at, end if newline < 0 else newline)
+            stop = newline if carriage_return < 0 else carriage_return
             if stop - start > limits.line:
-                raise _too_long(source, number, limits)
+                raise too_long(source, number, limits.line)
             number += text.count(b"\n", counted, start)
             yield number, text[start:stop], not block
             counted = stop
@@ -256,12 +283,6 @@ def _found(text: bytes, needle: bytes, end: int) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(needle, at + 1, end)
-
-
-def _too_long(source: str, line: int, limits: Limits) -> UsageError:
-    return refusal(
-        source, f"line {line} is longer than {limits.line} characters: this is not a log of one record a line"
-    )
 
 
 def _reason(error: Exception) -> str:

@@ -2,11 +2,13 @@
 
 import bisect
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from parity.curves.alike import Alike
 from parity.curves.curve import LegCurves, Note
 from parity.curves.keys import Keys, chosen
 from parity.curves.notes import Notes, refusal
@@ -100,9 +102,15 @@ class Printed:
         wanted = {**self.defaults, **chosen(keys)}
         step = wanted.pop("step")
         ranks = Ranks(reading.notes, step, [name for several in wanted.values() for name in several])
-        found = self._numbered(self._training(opened, reading.notes), ranks, step, reading.notes, source)
-        while batch := list(itertools.islice(found, BATCH)):
-            reading.take([record for record, _ in batch], [line for _, line in batch])
+        pieces = opened.pieces() if self._can_be_alike(step) else None
+        if pieces is not None:
+            metrics = [name for several in wanted.values() for name in several]
+            alike = Alike(self.needles[0], self._parsed, step[0], tuple(dict.fromkeys(metrics)), dict(self.sentinels))
+            alike.read(pieces, functools.partial(self._decoded, opened, reading.notes), reading, ranks)
+        else:
+            found = self._numbered(self._training(opened, reading.notes), ranks, step, reading.notes, source)
+            while batch := list(itertools.islice(found, BATCH)):
+                reading.take([record for record, _ in batch], [line for _, line in batch])
         leg = reading.leg(self.name)
         more = [self.remark] * bool(self.remark) + [self.lossless] * (
             bool(self.lossless) and "loss" not in leg.curves
@@ -112,24 +120,37 @@ class Printed:
     def _training(self, opened: Opened, notes: Notes) -> Iterator[tuple[str, Record, int]]:
         """The training records: the rank that printed each, its names and numbers, and its line."""
         for number, line in opened.holding(self.needles):
-            records = list(self._records(line))
-            if opened.cut:
-                whole, records = records, list(self._records(line + _CUT))
-                if whole != records:
-                    notes.at(
-                        "the last line has no end, as after a crash: the number that it ends in was ignored", number
-                    )
-            for rank, record in records:
-                if record is EVALUATION:
-                    notes.at("lines of evaluations were ignored", number)
-                    continue
-                if record is TORN:
-                    notes.at("torn records were ignored", number)
-                for name, sentinel in self.sentinels.items():
-                    if name in record and as_number(record[name]) == sentinel:
-                        del record[name]
-                        notes.at(f"a {name} of {sentinel:g} stands for none here, ignored", number)
+            for rank, record in self._of_line(line, number, opened.cut, notes):
                 yield rank, record, number
+
+    def _can_be_alike(self, step: tuple[str, ...]) -> bool:
+        """Whether records of one shape differ in nothing but their numbers."""
+        return len(self.needles) == 1 and len(step) == 1 and not self.unnumbered
+
+    def _parsed(self, line: str) -> list[tuple[str, Record]]:
+        return list(self._records(line))
+
+    def _decoded(self, opened: Opened, notes: Notes, line: bytes, number: int, cut: bool) -> list[tuple[str, Record]]:
+        return list(self._of_line(opened.decoded(line), number, cut, notes))
+
+    def _of_line(self, line: str, number: int, cut: bool, notes: Notes) -> Iterator[tuple[str, Record]]:
+        """The training records of a line: the rank that printed each, its names and numbers."""
+        records = list(self._records(line))
+        if cut:
+            whole, records = records, list(self._records(line + _CUT))
+            if whole != records:
+                notes.at("the last line has no end, as after a crash: the number that it ends in was ignored", number)
+        for rank, record in records:
+            if record is EVALUATION:
+                notes.at("lines of evaluations were ignored", number)
+                continue
+            if record is TORN:
+                notes.at("torn records were ignored", number)
+            for name, sentinel in self.sentinels.items():
+                if name in record and as_number(record[name]) == sentinel:
+                    del record[name]
+                    notes.at(f"a {name} of {sentinel:g} stands for none here, ignored", number)
+            yield rank, record
 
     def _numbered(
         self,

@@ -5,7 +5,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from parity.curves.notes import Notes
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.curves.notes import LINES_NAMED, Notes
 from parity.curves.numbers import ABSENT, as_number, as_step
 from parity.curves.records import Record
 
@@ -22,6 +25,7 @@ _PREFIX = re.compile(
 _WINDOW = 64
 # A person looks at one pair of ranks; thousands of ranks would be thousands of notes.
 _MOST_PAIRS = 3
+_BACK = "steps go back, as where a run was started again or a log was added to"
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Ranks:
         record[name] = step  # as a number it need not be parsed again
         # Ranks without prefixes may be one step apart.
         if step < self._last.get(rank, 0) - 1:
-            self._notes.at("steps go back, as where a run was started again or a log was added to", line)
+            self._notes.at(_BACK, line)
         self._last[rank] = step
         if not rank:
             return
@@ -85,6 +89,16 @@ class Ranks:
             self._recent.popitem(last=False)
         if first[0] != rank:
             self._compare(first, (rank, record), line)
+
+    def take_steps(self, steps: NDArray[np.int64], lines: Sequence[int]) -> None:
+        """The same for records of one rank that no prefix names."""
+        before = np.concatenate([[self._last.get("", 0)], steps[:-1]])
+        back = np.flatnonzero(steps < before - 1)
+        for row in back[:LINES_NAMED].tolist():
+            self._notes.at(_BACK, lines[row])
+        if back.size > LINES_NAMED:
+            self._notes.at(_BACK, lines[int(back[LINES_NAMED])], int(back.size) - LINES_NAMED)
+        self._last[""] = int(steps[-1])
 
     def _compare(self, one: tuple[str, Record], other: tuple[str, Record], line: int) -> None:
         for name in self._metrics:

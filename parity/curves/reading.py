@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parity.curves.curve import LegCurves
 from parity.curves.gather import Gather
@@ -10,13 +11,14 @@ from parity.curves.keys import Keys, chosen, listed, lookalikes, lookup, names
 from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import ABSENT, as_number
 from parity.curves.records import Record
+from parity.curves.shape import Digits
 from parity.errors import UsageError
 from parity.plain import plain
 
-__all__ = ["Reading"]
+__all__ = ["MARKS", "Reading"]
 
 # Fields by which loops tell evaluation from training where both call their loss `loss`.
-_MARKS = ("type", "split", "mode", "phase", "stage")
+MARKS = ("type", "split", "mode", "phase", "stage")
 _EVALUATION = {"eval", "evaluation", "test", "val", "valid", "validation"}
 
 # Records of each batch searched for nested names, which are only needed for messages.
@@ -58,7 +60,7 @@ class Reading:
         if len(self._names) < _MOST_NAMES:
             new = sorted(names(records[:_SEARCHED]) | present)
             self._names.update(new[:_MOST_NAMES])
-        if present.intersection(_MARKS):
+        if present.intersection(MARKS):
             records, lines = self._training(records, lines)
         if self._step is None:
             self._step = self._step_key(records)
@@ -70,10 +72,21 @@ class Reading:
             if metric not in self._given and len(present.intersection(several)) > 1:
                 self._ask_if_together(metric, several, records)
 
+    def take_columns(
+        self, steps: NDArray[np.int64], columns: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64], Digits]]
+    ) -> None:
+        """Take records with the fields of one that was taken before, each with a number printed as text.
+
+        Args:
+            steps: int64 (n,), from 0 to 2^53.
+            columns: by field, for some of the n records: their rows, int64, and values, float64; and their digits.
+        """
+        self._gather.add_columns(steps, columns)
+
     def _training(self, records: list[Record], lines: Sequence[int]) -> tuple[list[Record], list[int]]:
         kept = []
         for record, line in zip(records, lines, strict=True):
-            marks = (record.get(key) for key in _MARKS)
+            marks = (record.get(key) for key in MARKS)
             if any(isinstance(mark, str) and mark.lower() in _EVALUATION for mark in marks):
                 self.notes.at("records marked as evaluation were ignored", line)
             else:

@@ -72,7 +72,7 @@ def log(path: Path, first: int, text: str) -> Path:
     return path
 
 
-MEGATRON = " iteration {step:8d}/ 100 | lm loss: {loss:.6E} | number of nan iterations:   0 |"
+MEGATRON = " iteration {step:8d}/ 100 | elapsed time per iteration (ms): 1.5 | lm loss: {loss:.6E} |"
 RECORDED = '{{"kind": "step", "step": {step}, "loss": {loss:.6f}}}'
 GENERIC = '{{"step": {step}, "loss": {loss:.6f}}}'
 

@@ -163,7 +163,7 @@ def test_json__a_configuration_is_no_log(write: Write) -> None:
 
 
 def test_json__a_banner_before_printed_lines_is_no_document(write: Write) -> None:
-    line = " iteration 3/ 100 | lm loss: 6.612992E+00 | grad norm: 111.173 |\n"
+    line = " iteration 3/ 100 | elapsed time per iteration (ms): 1.5 | lm loss: 6.612992E+00 |\n"
     for banner in ({"steps": [{"a": 1}]}, {"log": 1}):
         assert read(write(json.dumps(banner, indent=2) + "\n" + line)).format == "megatron"
 

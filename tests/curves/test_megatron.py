@@ -13,7 +13,7 @@ LINE = (
     "loss scale: 1.0 | grad norm: {norm} | number of skipped iterations:   0 | number of nan iterations:   {nan} |\n"
 )
 OLD = (
-    " iteration        2/ 1000 | consumed samples: 8 | learning rate: 1.0E-05 | lm loss: 6.5E+00 | "
+    " iteration        2/ 1000 | elapsed time per iteration (ms): 1.5 | learning rate: 1.0E-05 | lm loss: 6.5E+00 | "
     "grad norm: 1.000 |\n"
 )
 

@@ -234,8 +234,8 @@ LINES = {
     "mem 11.54 GiB | tps 2122.13(2122.13/gpu) | num_label_tokens 2123",
     "deepspeed": "steps: {s} loss: {a} iter time (s): 0.512 samples/sec: 31.250",
     "maxtext": "completed step: {s}, seconds: 1.2, TFLOP/s/device: 3.4, total_weights: 512, loss: {a}",
-    "megatron": " [2025-02-20 11:18:36] iteration {s:8d}/     100 | consumed samples:    4 | lm loss: {a} | "
-    "loss scale: 1.0 | grad norm: {b} | number of nan iterations:   0 |",
+    "megatron": " [2025-02-20 11:18:36] iteration {s:8d}/     100 | elapsed time per iteration (ms): 1.5 | "
+    "lm loss: {a} | loss scale: 1.0 | grad norm: {b} | number of nan iterations:   0 |",
     "nanochat": "step {s:05d}/21400 (0.05%) | loss: {a} | grad norm: {b} | lrm: 1.00 | dt: 800.00ms",
     "nanotron": "[INFO|DP=0|PP=0|TP=0]: iteration: {s} / 378950 | consumed_tokens: 85.8G | lm_loss: {a} | "
     "lr: 3e-05 | grad_norm: {b}",

@@ -72,7 +72,7 @@ def test_read__no_format_matches(write: Write) -> None:
         read(write("Traceback (most recent call last):\n"))
 
 
-MEGATRON = " iteration        3/     100 | learning rate: 1.0E-05 | lm loss: 6.612992E+00 | grad norm: 111.173 |\n"
+MEGATRON = " iteration 3/ 9 | elapsed time per iteration (ms): 1.5 | lm loss: 6.612992E+00 | grad norm: 111.173 |\n"
 
 
 def test_read__a_printed_record_after_a_long_banner_is_found(write: Write) -> None:
