@@ -43,6 +43,7 @@ class Trained:
         self._told = 0
         self._steps = 0
         self._over = False
+        self._norm: float | None = None
         self._stepped: set[int] = set()
         self._rates: set[float] = set()
         self._inputs = Inputs()
@@ -121,9 +122,14 @@ class Trained:
             self._observer.read_gradients(how, carried)
             self._observer.before_update()
 
-    def step_over(self) -> None:
-        """Everything is updated."""
+    def step_over(self, norm: float | None = None) -> None:
+        """Everything is updated.
+
+        Args:
+            norm: L2 norm of the whole gradient before clipping, where a framework tells.
+        """
         self._over = True
+        self._norm = norm if norm is not None else self._norm
         if self._observer is not None:
             self._observer.after_update()
 
@@ -139,12 +145,13 @@ class Trained:
         self._recorder.step(
             self._steps,
             loss=None,
+            grad_norm=self._norm,
             lr=next(iter(self._rates)) if len(self._rates) == 1 else None,
             batch=batch,
             output_loss=self._inputs.loss(),
         )
         self._steps += 1
-        self._over = False
+        self._over, self._norm = False, None
         self._stepped.clear()
         self._rates.clear()
         self._inputs.forget()
