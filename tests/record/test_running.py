@@ -30,6 +30,7 @@ def run(folder: Path, *command: str, **env: str) -> "subprocess.CompletedProcess
         capture_output=True,
         text=True,
         timeout=120,
+        check=False,
     )
 
 

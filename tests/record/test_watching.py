@@ -142,7 +142,7 @@ def test_which_ranks_share_a_group_of_the_optimizer_is_no_setting_of_it(tmp_path
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("clone_bytes", [64 << 20, 0])
 def test_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clone_bytes: int, dtype: torch.dtype) -> None:
-    given = observing.Observer.__init__.__kwdefaults__ | {"clone_bytes": clone_bytes}
+    given = {**(observing.Observer.__init__.__kwdefaults__ or {}), "clone_bytes": clone_bytes}
     monkeypatch.setattr(observing.Observer.__init__, "__kwdefaults__", given)
     model = network(dtype=dtype)
     optimizer = adam(model)

@@ -1,8 +1,8 @@
 """DeepSpeed: engines of ZeRO stages 0 to 2, pipeline engines, and what AutoTP cut. Tried with 0.19.8.
 
 An engine clips and steps by itself, and ZeRO's optimizer holds flat copies of each rank's share of the weights, so
-the engine's own step is what is followed. A rank's share of the gradients, which is all that it has after the backward
-pass, is recorded as that.
+the engine's own step is what is followed. A rank's share of the gradients, which is all that it has after the
+backward pass, is recorded as that.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 VOCABULARY, WIDTH, LAYERS, SAMPLES, LENGTH, MICRO = 29, 16, 2, 4, 6, 2
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(WIDTH)
@@ -24,7 +24,7 @@ class Layer(nn.Module):
         return x + self.down(torch.tanh(self.up(self.norm(x))))
 
 
-class Model(nn.Module):
+class Model(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.embed: nn.Module | None = nn.Embedding(VOCABULARY, WIDTH)
