@@ -43,15 +43,23 @@ PLANTED = """
 import os
 
 if os.environ.get("DOUBLED") and os.environ.get("RANK") == "0":
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
+    from torch.nn.modules.module import register_module_forward_pre_hook
 
-    def double(optimizer, args, kwargs):
-        experts = next(one for group in optimizer.param_groups for one in group["params"] if one.ndim == 3)
-        experts.grad._local_tensor[0] *= 2
+    seen = []
 
-    register_optimizer_step_pre_hook(double)
+    def double(gradient):
+        gradient = gradient.clone()
+        getattr(gradient, "_local_tensor", gradient)[0] *= 2
+        return gradient
+
+    def plant(module, args):
+        if not seen and hasattr(module, "gate_and_up_projs"):
+            seen.append(module)
+            module.gate_and_up_projs.register_hook(double)
+
+    register_module_forward_pre_hook(plant)
 """
-"""Run by the interpreter as it starts: doubles the gradient of the first layer's first expert."""
+"""Run by the interpreter as it starts: doubles the gradient of the first layer's first expert on rank 0."""
 
 
 def test_an_experts_gradient_doubled_in_automodels_own_process_and_a_log_that_lacks_its_line_are_found(
