@@ -18,6 +18,7 @@ from parity.compare import compare
 from parity.curves import Limits, read
 from parity.curves.curve import LegCurves
 from parity.errors import UsageError
+from parity.judged import Judged
 from parity.plain import plain
 from parity.records import LINE_LIMIT, read_records
 from parity.result import ComparisonResult, LegResult, LegStatus, Result
@@ -25,7 +26,7 @@ from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
 from parity.suite_values import PERTURB
 
-__all__ = ["judge_run", "read_legs"]
+__all__ = ["judge", "judge_run", "read_legs"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class _Found:
 
 
 def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison] = lambda one: one) -> Result:
+    """The result of `judge`."""
+    return judge(directory, change).result
+
+
+def judge(directory: RunDirectory, change: Callable[[Comparison], Comparison] = lambda one: one) -> Judged:
     """Judge every comparison of a run directory from what its legs left.
 
     Args:
@@ -65,12 +71,18 @@ def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison
     snapshot = directory.read_snapshot()
     suite = snapshot.suite
     legs = _all_legs(directory, snapshot)
-    comparisons = [_judge(suite, snapshot.device, item, legs, change) for item in suite.compare]
+    judged: list[Comparison] = []
+
+    def listed(comparison: Comparison) -> Comparison:
+        judged.append(change(comparison))
+        return judged[-1]
+
+    comparisons = [_judge(suite, snapshot.device, item, legs, listed) for item in suite.compare]
     involved = {name for item in suite.compare for name in item.legs()}
     # A leg that no comparison names still must not fail unseen.
     unseen = [Verdict.ERROR for name, leg in legs.items() if name not in involved and leg.state == "broken"]
     verdict = merge([*(Verdict(comparison.verdict) for comparison in comparisons), *unseen])
-    return Result(
+    result = Result(
         suite=suite.name,
         run_id=snapshot.run_id,
         steps=suite.steps,
@@ -81,6 +93,8 @@ def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison
         legs=[leg.result for leg in legs.values()],
         comparisons=comparisons,
     )
+    curves = {name: leg.judged for name, leg in legs.items() if leg.judged is not None}
+    return Judged(result, curves, tuple(judged))
 
 
 def read_legs(directory: RunDirectory) -> dict[str, JudgedLeg]:

@@ -16,6 +16,7 @@ from parity.compare import compare
 from parity.curves import read
 from parity.curves.curve import LegCurves, Note
 from parity.errors import UsageError
+from parity.judged import Judged
 from parity.result import LegResult, Result
 from parity.suite import BoundsByMetric
 
@@ -64,7 +65,7 @@ def judge_logs(
     steps: int | None = None,
     require: frozenset[str] = frozenset(),
     reproduce: str = "",
-) -> Result:
+) -> Judged:
     """Compare logs by role.
 
     Args:
@@ -109,8 +110,8 @@ def judge_logs(
         required=require,
         k=k,
     )
-    result = compare(comparison, reason)
-    return Result(
+    compared = compare(comparison, reason)
+    result = Result(
         suite=" against ".join(
             shlex.quote(str(source.path))
             for wanted in ("candidate", "baseline")
@@ -118,8 +119,8 @@ def judge_logs(
             if role == wanted
         ),
         steps=steps,
-        verdict=result.verdict,
-        summary=result.summary,
+        verdict=compared.verdict,
+        summary=compared.summary,
         reproduce=reproduce,
         legs=[
             LegResult(
@@ -132,8 +133,9 @@ def judge_logs(
             )
             for (_, source), (_, leg) in zip(sources, legs, strict=True)
         ],
-        comparisons=[result],
+        comparisons=[compared],
     )
+    return Judged(result, {leg.name: leg for _, leg in legs}, (comparison,))
 
 
 def _aligned(curves: list[LegCurves]) -> list[LegCurves]:

@@ -136,7 +136,7 @@ def compare(
         steps=steps,
         require=frozenset(require),
         reproduce=shlex.join(["parity", *sys.argv[1:]]),
-    )
+    ).result
     directory_out = None
     if out is not None:
         directory_out = RunDirectory.for_report(out)

@@ -79,7 +79,7 @@ GENERIC = '{{"step": {step}, "loss": {loss:.6f}}}'
 
 def test_formats_that_prove_how_they_count_are_aligned_and_it_is_noted(tmp_path: Path) -> None:
     a, b = log(tmp_path / "a.log", 1, MEGATRON), log(tmp_path / "b.jsonl", 0, RECORDED)
-    result = judge_logs([("baseline", LogSource(a)), ("candidate", LogSource(b))], profile="bf16")
+    result = judge_logs([("baseline", LogSource(a)), ("candidate", LogSource(b))], profile="bf16").result
     assert result.comparisons[0].metrics[0].steps == 12
     assert "megatron counts steps from 1; they are counted from 0 here, as another leg's are" in result.legs[0].notes
 
@@ -87,14 +87,14 @@ def test_formats_that_prove_how_they_count_are_aligned_and_it_is_noted(tmp_path:
 def test_a_log_that_proves_nothing_is_not_aligned_but_when_asked(tmp_path: Path) -> None:
     a, b = log(tmp_path / "a.log", 1, MEGATRON), log(tmp_path / "b.jsonl", 0, GENERIC)
     sources = LogSource(a), LogSource(b)
-    result = judge_logs([("baseline", sources[0]), ("candidate", sources[1])], profile="bf16")
+    result = judge_logs([("baseline", sources[0]), ("candidate", sources[1])], profile="bf16").result
     assert (result.verdict, "first_step: 1` for a" in result.summary) == ("inconclusive", True)
     asked = dataclasses.replace(sources[0], first_step=1)
-    assert judge_logs([("baseline", asked), ("candidate", sources[1])], profile="bf16").verdict == "pass"
+    assert judge_logs([("baseline", asked), ("candidate", sources[1])], profile="bf16").result.verdict == "pass"
 
 
 def test_two_megatron_logs_keep_their_own_numbers(tmp_path: Path) -> None:
     a, b = log(tmp_path / "a.log", 1, MEGATRON), log(tmp_path / "b.log", 1, MEGATRON)
     assert read(a).base == 1
-    result = judge_logs([("baseline", LogSource(a)), ("candidate", LogSource(b))], profile="bf16")
+    result = judge_logs([("baseline", LogSource(a)), ("candidate", LogSource(b))], profile="bf16").result
     assert (result.verdict, result.comparisons[0].metrics[0].worst_step) == ("pass", 1)

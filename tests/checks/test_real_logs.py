@@ -69,7 +69,7 @@ class Row:
             for role in roles
             for log in getattr(self, role).split()
         ]
-        return judge_logs(sources, profile=self.profile).comparisons[0]
+        return judge_logs(sources, profile=self.profile).result.comparisons[0]
 
 
 def _path(folder: str, log: str) -> Path:
@@ -327,7 +327,7 @@ def test_deepspeed_as_it_is_logs_no_gradient_norm_and_the_verdict_says_loss_only
         ("baseline", LogSource(_path("deepspeed", "tp1_z0"))),
         ("candidate", LogSource(_path("deepspeed", "tp3_z0"))),
     ]
-    comparison = judge_logs(sources, profile="fp32-cpu").comparisons[0]
+    comparison = judge_logs(sources, profile="fp32-cpu").result.comparisons[0]
     assert comparison.verdict == "pass"
     assert comparison.summary.endswith("; loss only.")
 
