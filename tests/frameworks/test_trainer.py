@@ -39,10 +39,10 @@ def test_data_parallelism_weighs_samples_alike(recipe: str, framework: Get, tmp_
     assert peak(ran, "grad_norm", "ddp2") < 9e-6
 
 
-def test_zero_2_passes_by_its_curves_and_log(framework: Get, tmp_path: Path) -> None:
+def test_zero_2_passes_by_shares_of_gradients(framework: Get, tmp_path: Path) -> None:
     ran = framework("trainer").run("trainer/zero2", out=tmp_path / "out")
     assert ran.exit_code == 0, ran.text
-    assert "trained by DeepSpeedEngine, ZeRO stage 2" in ran.outcome("layout").reason
+    assert {ran.statuses()[check] for check in RECORDED} == {"pass"}
     assert peak(ran, "loss", "zero2") < 2e-6
     assert peak(ran, "grad_norm", "zero2") < 7e-6
 

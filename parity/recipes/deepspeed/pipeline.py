@@ -7,7 +7,6 @@ import argparse
 
 import deepspeed
 import deepspeed.comm as dist
-import recording
 import tiny
 import torch
 from deepspeed.accelerator import get_accelerator
@@ -55,17 +54,11 @@ def main() -> None:
         num_stages=dist.get_world_size(),
         loss_fn=next_token_loss,
     )
-    config = {
-        "train_micro_batch_size_per_gpu": tiny.SAMPLES // MICRO_BATCHES,
-        "gradient_accumulation_steps": MICRO_BATCHES,
-        "optimizer": tiny.optimizer(),
-        "gradient_clipping": options.clip,
-        "steps_per_print": 1,
-    }
+    config = tiny.config(tiny.SAMPLES // MICRO_BATCHES, MICRO_BATCHES, options.clip)
     engine, *_ = deepspeed.initialize(model=model, config=config)
 
     recorder = Recorder.from_env()
-    norms = recording.clipping_norms()
+    norms = tiny.clipping_norms()
     stage = engine.module
     recorder.start(
         stage,

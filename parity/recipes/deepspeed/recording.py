@@ -1,33 +1,13 @@
-"""Shows the recorder what DeepSpeed's engine holds: tensor-parallel shards, ZeRO's partitions and gradients."""
+"""Shows the recorder what DeepSpeed's engine holds under ZeRO: partitions of weights, and gradients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 
 import deepspeed.comm as dist
-import deepspeed.runtime.engine
 import torch
-from deepspeed.checkpoint.constants import DS_AUTOTP_UC_META
 from deepspeed.utils import safe_get_full_grad, safe_get_local_grad
 from torch import nn
-
-
-def clipping_norms() -> list[float]:
-    """A list that gets the norm by which DeepSpeed clips in fp32 without ZeRO, step by step.
-
-    The engine's `get_global_grad_norm()` is None there, and its clipping keeps what it computes to itself.
-    """
-    norms: list[float] = []
-    clip = deepspeed.runtime.engine.clip_grad_norm_
-
-    def heard(*args, **kwargs):
-        norm = clip(*args, **kwargs)
-        norms.append(float(norm))
-        return norm
-
-    deepspeed.runtime.engine.clip_grad_norm_ = heard
-    return norms
 
 
 @dataclass
@@ -68,11 +48,9 @@ class Watch:
         self.engine = engine
         self.stage = engine.zero_optimization_stage()
         self._parameters = dict(engine.module.named_parameters())
-        self.module, self.names = engine.module, {}
+        self.module, self.names, self.shards = engine.module, {}, {}
         if self.stage == 3:
             self.module, self.names, self.shards = self._partitions()
-        else:
-            self.shards = {name: one for name, p in self._parameters.items() if (one := _autotp(p)) is not None}
         self._held = {self.names.get(name, name): parameter for name, parameter in self.module.named_parameters()}
         # The record names an optimizer by its class: the one that DeepSpeed was told to use.
         kind = type(type(engine.basic_optimizer).__name__, (EngineStep,), {})
@@ -127,17 +105,3 @@ class Watch:
             f"ZeRO stage {self.stage}: {type(optimizer).__name__} keeps states of {kept} of {total} elements on this"
             f" rank, gradients {gradients}"
         )
-
-
-def _autotp(parameter: nn.Parameter) -> Shard | None:
-    """The part of a weight that AutoTP left this rank, by what DeepSpeed notes for its universal checkpoints."""
-    about = getattr(parameter, DS_AUTOTP_UC_META, None)
-    if about is None or about["replicated"] or not about["partition_sizes"]:
-        return None
-    dim, mine = about["partition_dim"], about["partition_sizes"]
-    # One tensor-parallel group over all ranks.
-    stop = list(accumulate(mine))[dist.get_rank()]
-    shape = tuple(about["logical_shape"])
-    starts, stops = [0] * len(shape), list(shape)
-    starts[dim], stops[dim] = stop - mine[dist.get_rank()], stop
-    return Shard(shape, tuple(starts), tuple(stops), {dim: "tp"})

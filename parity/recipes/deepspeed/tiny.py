@@ -1,12 +1,17 @@
-"""What all legs of these recipes have in common: a small Qwen3 with random weights, random tokens, settings."""
+"""What all legs of these recipes have in common: a small Qwen3 with random weights, random tokens, config and log."""
 
+import json
+from pathlib import Path
+from typing import Any
+
+import deepspeed.comm as dist
+import deepspeed.runtime.engine
 import torch
 
 VOCABULARY = 512
 SAMPLES = 4
 """Of the global batch, however many ranks share it."""
 LENGTH = 64
-LEARNING_RATE = 1e-3
 CLIP = 1.0
 
 
@@ -41,9 +46,46 @@ def tokens(seed: int, step: int) -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (SAMPLES, LENGTH), generator=generator)
 
 
-def optimizer() -> dict[str, object]:
-    """DeepSpeed's config of the optimizer.
+def config(micro_batch: int, accumulate: int = 1, clip: float = CLIP) -> dict[str, Any]:
+    """DeepSpeed's config.
 
     `torch_adam` takes torch's AdamW, where DeepSpeed would compile its own: one thing at a time.
     """
-    return {"type": "AdamW", "params": {"lr": LEARNING_RATE, "weight_decay": 0.01, "torch_adam": True}}
+    return {
+        "train_micro_batch_size_per_gpu": micro_batch,
+        "gradient_accumulation_steps": accumulate,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "weight_decay": 0.01, "torch_adam": True}},
+        "gradient_clipping": clip,
+        "steps_per_print": 1,
+    }
+
+
+def clipping_norms() -> list[float]:
+    """A list that gets the norm by which DeepSpeed clips in fp32 without ZeRO, step by step.
+
+    The engine's `get_global_grad_norm()` is None there, and its clipping keeps what it computes to itself.
+    """
+    norms: list[float] = []
+    clip = deepspeed.runtime.engine.clip_grad_norm_
+
+    def heard(*args, **kwargs):
+        norm = clip(*args, **kwargs)
+        norms.append(float(norm))
+        return norm
+
+    deepspeed.runtime.engine.clip_grad_norm_ = heard
+    return norms
+
+
+class Log:
+    """The first rank's metrics, one JSON line a step."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        if dist.get_rank() == 0:
+            self._path.write_text("")
+
+    def write(self, **metrics: float) -> None:
+        if dist.get_rank() == 0:
+            with self._path.open("a") as file:
+                file.write(json.dumps(metrics) + "\n")
