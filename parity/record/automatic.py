@@ -47,6 +47,7 @@ class Automatic:
         self._trained: Trained | None = None
         self._stepping = False
         self._undo: list[Callable[[], None]] = []
+        Recorder.automatic = recorder
 
     def await_torch(self) -> None:
         """Begin to watch as soon as the script has imported torch."""
@@ -76,6 +77,7 @@ class Automatic:
         """
         if os.getpid() != self._process:
             return
+        Recorder.automatic = None
         for undo in self._undo:
             undo()
         self._undo.clear()

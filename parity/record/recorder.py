@@ -1,6 +1,5 @@
 """One JSON line per event, in one file per rank."""
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from parity.errors import UsageError
+from parity.record.writing import append, compact, line
 
 if TYPE_CHECKING:
     # Imported where they are needed: outside a leg, and where only curves are written, torch is not.
@@ -48,6 +48,9 @@ class Recorder:
             them. Updates are sketched at all of these but the last.
         perturbed: which way `start` moves the weights, from 1; None leaves them as they are.
     """
+
+    automatic: "Recorder | None" = None
+    """The one that records this process without its knowledge, which no other may get in the way of."""
 
     def __init__(
         self,
@@ -197,7 +200,7 @@ class Recorder:
             more: fields of the start line, such as `coordinates`.
         """
         self._observer = observer
-        start = _line(
+        start = line(
             "start",
             format=FORMAT,
             run_id=self.run_id,
@@ -208,11 +211,11 @@ class Recorder:
             environment=environment,
             **more,
         )
-        self._write(start, *map(_compact, lines))
+        self._write(start, *map(compact, lines))
 
     def note(self, kind: str, **fields: object) -> None:
         """Write a line of a kind of its own."""
-        self._write(_line(kind, **fields))
+        self._write(line(kind, **fields))
 
     def gradients(self) -> None:
         """Have this step's gradients read now: after the backward pass of the last micro-batch, once they are
@@ -261,20 +264,20 @@ class Recorder:
             grad_norm = clip_norm if grad_norm is None else grad_norm
         metrics = {"loss": loss, "grad_norm": grad_norm, "lr": lr, **other_metrics}
         numbers = {name: _number(value) for name, value in metrics.items() if value is not None}
-        self._write(*map(_compact, made), _line("step", step=step, **numbers, time=time.time()))
+        self._write(*map(compact, made), line("step", step=step, **numbers, time=time.time()))
 
     def traits(self, traits: Mapping[str, str]) -> None:
         """Say how parts of the model really computed, where a layout must not change it: which kernel or rule, by the
         module's model-wide name. Two legs in which a module's trait differs do not compute the same thing.
         """
         if traits:
-            self._write(_line("traits", traits=dict(traits)))
+            self._write(line("traits", traits=dict(traits)))
 
     def error(self, exc: BaseException) -> None:
         """Write what ended the leg, as one line of at most 2000 characters; also before `start`."""
         self._detach()
         message = " ".join(str(exc).split())[:MESSAGE_LIMIT]
-        self._write(_line("error", type=type(exc).__name__, message=message, time=time.time()))
+        self._write(line("error", type=type(exc).__name__, message=message, time=time.time()))
 
     def end(self, steps: int) -> None:
         """Say that the leg finished, and after how many steps. The model is no longer watched."""
@@ -282,9 +285,9 @@ class Recorder:
         if self._observer is not None:
             from parity.record.watching import final_lines
 
-            lines = [_compact(line) for line in final_lines(self._observer)]
+            lines = [compact(one) for one in final_lines(self._observer)]
         self._detach()
-        self._write(*lines, _line("end", steps=steps, time=time.time()))
+        self._write(*lines, line("end", steps=steps, time=time.time()))
 
     def _detach(self) -> None:
         if self._observer is not None:
@@ -294,31 +297,12 @@ class Recorder:
     def _write(self, *lines: str) -> None:
         if self.path is None:
             return
-        if not self._begun:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: lines reach the file in one write, so a reader never sees half of one. By descriptor because
-        # opening a file object takes five times as long, every step.
-        mode = os.O_APPEND if self._begun else os.O_TRUNC
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o666)
-        try:
-            rest = memoryview("".join(lines).encode())
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        finally:
-            os.close(descriptor)
+        if not self._begun and Recorder.automatic not in (None, self):
+            raise UsageError(
+                f"{self.path}: the script records itself, and python -m parity.record records it too; leave one out"
+            )
+        append(self.path, lines, replace=not self._begun)
         self._begun = True
-
-
-def _line(kind: str, **fields: object) -> str:
-    return json.dumps({"kind": kind, **fields}) + "\n"
-
-
-# One for all lines: making an encoder costs as much as a short line.
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def _compact(line: Mapping[str, object]) -> str:
-    return _encode(line) + "\n"
 
 
 def _number(value: SupportsFloat) -> int | float:

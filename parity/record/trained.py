@@ -1,5 +1,6 @@
 """What a loop that does not know of the recorder trains, and where in a step it is."""
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class Trained:
         self._places = places
         self._observer: Observer | None = None
         self._of_optimizers: list[Line] = []
-        self._concerned: dict[int, bool] = {}
+        self._concerned: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._last_hook: Any = None
         self._begun = False
         self._told = 0
@@ -70,11 +71,11 @@ class Trained:
 
     def concerns(self, optimizer: Any) -> bool:
         """Whether an optimizer's steps are to be followed: it trains what is known, and no framework drives it."""
-        found = self._concerned.get(id(optimizer))
+        found = self._concerned.get(optimizer)
         if found is None:
             found = not self._modules.framework.steps(optimizer)
             found = found and bool(trained_ids([optimizer]) & self._modules.ids)
-            self._concerned[id(optimizer)] = found
+            self._concerned[optimizer] = found
         return found
 
     def meet(self, optimizer: Any) -> None:
@@ -88,6 +89,8 @@ class Trained:
             self._end_step()
         self._describe(optimizers)
         self._rates |= {float(group["lr"]) for group in optimizer.param_groups if "lr" in group}
+        if self._last_hook is not None:
+            self._last_hook.remove()  # of a step that raised
         # Last of the optimizer's hooks: what the others do to gradients is part of what is computed.
         self._last_hook = optimizer.register_step_pre_hook(lambda one, *_: self.before_update(one))
 

@@ -132,3 +132,12 @@ def test_places_count_through_the_last_axis_fastest() -> None:
 def test_a_mesh_that_is_none_is_told(mesh: str) -> None:
     with pytest.raises(UsageError, match=r"^mesh: "):
         placed(mesh, 0, 6)
+
+
+def test_a_script_that_records_itself_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "records_itself.py").write_text(
+        "from parity.record import Recorder\nrec = Recorder.from_env()\nrec.start({})\nrec.step(0, loss=1.0)\n"
+    )
+    done = run(tmp_path, "-m", "parity.record", "--", "records_itself.py", PARITY_RECORD_DIR="records")
+    assert done.returncode == 2
+    assert "the script records itself, and python -m parity.record records it too" in done.stderr

@@ -39,7 +39,7 @@ def trained(folder: Path, layout: str, *options: str, by_itself: bool = False, *
     """What each rank recorded: its lines."""
     out = folder / ("calls" if by_itself else "zero")
     own = ["--three-calls"] if by_itself else []
-    command = [str(SCRIPT), "--layout", layout, "--log", str(out) + ".jsonl", *options, *own]
+    command = [str(SCRIPT), "--layout", layout, "--metrics", str(out) + ".jsonl", *options, *own]
     if not by_itself:
         command = ["-m", "parity.record", "--", *command]
     ranks = RANKS[layout] if RANKS[layout] > 1 else 0
@@ -106,7 +106,7 @@ device: cpu
 trainer:
   command: >-
     {python} -m torch.distributed.run --standalone --nproc-per-node {{nproc}} -m parity.record --
-    {script} --layout $LAYOUT --log {{out}}/log.jsonl --steps {{steps}}
+    {script} --layout $LAYOUT --metrics {{out}}/log.jsonl --steps {{steps}}
 source: {{file: "{{out}}/log.jsonl"}}
 legs:
   plain: {{env: {{LAYOUT: plain}}}}

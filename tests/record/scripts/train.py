@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--layout", default="plain")
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--log", required=True)
+    parser.add_argument("--metrics", required=True)
     parser.add_argument("--clip", action="store_true")
     parser.add_argument("--two-optimizers", action="store_true")
     parser.add_argument("--by-parts", action="store_true", help="call embedding, layers and head one by one")
@@ -163,7 +163,7 @@ def main() -> None:
     if rec is not None:
         rec.end(args.steps)
     if log and rank == 0:
-        with open(args.log, "w") as file:
+        with open(args.metrics, "w") as file:
             file.writelines(json.dumps(line) + "\n" for line in log)
     if dist.is_initialized():
         dist.destroy_process_group()
