@@ -246,3 +246,27 @@ def test_a_snapshot_written_and_read_is_the_same_suite(tmp_path: Path) -> None:
     assert again.format == "parity.suite/1"
     original = Suite.model_validate({**SUITE, "trainer": trainer, "legs": legs})
     assert [digest(again.suite, name, "cpu") for name in legs] == [digest(original, name, "cpu") for name in legs]
+
+
+def test_a_log_of_metrics_stands_beside_what_ranks_recorded(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path, source={"file": "{out}/log.jsonl"})
+    environment = {"dtype": "bf16", "device": "cpu"}
+    for name in ("a", "b"):
+        leave(directory, name)
+        leg = directory.read_leg(name)
+        assert leg is not None
+        directory.write_leg(leg.model_copy(update={"source": f"legs/{name}/log.jsonl"}))
+        rows = [{"step": step, "loss": 6 - step / 7, "grad_norm": 2 + step / 11} for step in range(6)]
+        directory.write(f"legs/{name}/log.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        start = {"kind": "start", "format": "parity.record/1", "run_id": RUN, "leg": name, "rank": 0, "world_size": 1}
+        recorded = [
+            {**start, "environment": environment},
+            {"kind": "watched", "unseen": ["weights"]},
+            *({"kind": "step", "step": step, "lr": 0.1} for step in range(6)),
+            {"kind": "end", "steps": 6},
+        ]
+        directory.write(f"legs/{name}/rank-0.jsonl", "".join(json.dumps(row) + "\n" for row in recorded))
+    result = judged(directory)
+    assert result.comparisons[0].profile == "bf16"
+    assert [leg.notes[-1] for leg in result.legs] == ["not seen: weights"] * 2
+    assert result.legs[0].environment["dtype"] == "bf16"

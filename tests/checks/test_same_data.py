@@ -40,6 +40,14 @@ def test_tensor_parallel_ranks_share_their_samples() -> None:
     )
 
 
+def test_a_later_pipeline_stage_sees_no_samples_and_the_first_tells() -> None:
+    assert same_data.check(data_pair({0: batches(7), 1: {}}, batches(7), "pp2")).status is Status.PASS
+    silent = same_data.check(data_pair({0: {}, 1: batches(7)}, batches(7), "pp2"))
+    assert (silent.status, silent.required) == (Status.NOT_RUN, True)
+    unseen = same_data.check(data_pair({0: batches(7), 1: {}}, batches(7), "dp2"))
+    assert (unseen.status, unseen.required) == (Status.NOT_RUN, True)
+
+
 @pytest.mark.parametrize(
     ("ranks", "whole", "said"),
     [

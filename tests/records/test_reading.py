@@ -107,6 +107,27 @@ def test_hashes_of_parts_add_up_modulo_2_to_the_64_and_replicas_count_once(tmp_p
     assert len(records.distinct["w"]) == 2
 
 
+def test_gradients_that_ranks_hold_in_pieces_add_up_once_for_each_group_of_ranks(tmp_path: Path) -> None:
+    # Two data parallel groups, as under tensor parallelism: both hold the whole of this parameter.
+    for rank, norm in enumerate((3.0, 12.0, 4.0, 5.0)):
+        pieces = {**GRADIENTS, "norms": [norm], "summed_over": [rank % 2, rank % 2 + 2]}
+        written(tmp_path, {**START, "rank": rank, "world_size": 4}, MODEL, pieces, STEP, rank=rank)
+    records, notes = read(tmp_path)
+    assert notes == []
+    assert records is not None
+    assert records.norms("gradients", 0) == {"w": 5.0}
+    assert records.sketches("gradients", 0)["w"].tolist() == [2.0 * slot for slot in range(64)]
+
+
+def test_what_a_rank_could_not_see_is_read_as_it_says(tmp_path: Path) -> None:
+    lines = [{"kind": "watched", "unseen": [text]} for text in ("the batch: \x1b[1mwhy", "weights")]
+    environment = {"dtype": "fp32", "nested": {"a": 1}}
+    records, _ = read(written(tmp_path, {**START, "environment": environment}, *lines, STEP))
+    assert records is not None
+    assert records.ranks[0].unseen == ("the batch: why", "weights")
+    assert records.environment == {"dtype": "fp32"}
+
+
 def test_ranks_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for rank in (10, 2, 0):
         written(tmp_path, {**START, "rank": rank, "world_size": 11}, rank=rank)
