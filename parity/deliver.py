@@ -7,9 +7,11 @@ from rich.console import Console
 
 from parity.checks.outcome import Verdict
 from parity.errors import DiskError, UsageError
+from parity.judged import Judged
+from parity.report.curves_csv import render_curves
+from parity.report.junit import render_junit
 from parity.report.markdown import render_markdown
 from parity.report.terminal import render_terminal
-from parity.result import Result
 from parity.rundir import RunDirectory
 
 __all__ = ["deliver", "make_console"]
@@ -29,19 +31,24 @@ def make_console(stderr: bool = False) -> Console:
     return console if console.is_terminal else _Console(highlight=False, stderr=stderr, width=200)
 
 
-def deliver(result: Result, directory: RunDirectory | None, console: Console) -> int:
-    """Write result and report, print the verdict, and return the exit code.
+def deliver(judged: Judged, directory: RunDirectory | None, console: Console) -> int:
+    """Write result and reports, print the verdict, and return the exit code.
 
     The verdict is printed even if nothing could be written.
 
     Raises:
         DiskError: the files could not be written.
     """
-    where, problem = None, None
+    where, problem, result = None, None, judged.result
     if directory is not None:
         try:
             directory.write("result.json", result.dumps())
             where = str(directory.write("report.md", render_markdown(result)))
+            directory.write("junit.xml", render_junit(result))
+            curves, every = render_curves(judged)
+            directory.write("curves.csv", curves)
+            if every > 1:
+                console.print(f"curves.csv has one step of {every}, for there are many", style="dim")
         except (UsageError, OSError) as error:
             problem = str(error)
     render_terminal(result, console, where)

@@ -18,9 +18,12 @@ from parity.result import LegResult
 from parity.suite import Leg, Suite
 from parity.untrusted import MissingError, open_regular, read_bytes, write_whole
 
-__all__ = ["RunDirectory", "Snapshot", "log_lines", "new_run_id", "placeholders"]
+__all__ = ["REPORTS", "RunDirectory", "Snapshot", "log_lines", "new_run_id", "placeholders"]
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
+
+REPORTS = ("result.json", "report.md", "report.html", "junit.xml", "curves.csv")
+"""What is made of a run, or of logs, and can be made again."""
 
 _MOST_JSON = 16 << 20
 _LONGEST_LINE = 10_000
@@ -102,7 +105,7 @@ class RunDirectory:
             if (path / "legs").is_symlink():
                 raise UsageError(f"{path / 'legs'}: is a link; give another --out")
             (path / "legs").mkdir(exist_ok=True)
-            for stale in (path / "result.json", path / "report.md", *(path / "legs" / name for name in legs)):
+            for stale in (*(path / name for name in REPORTS), *(path / "legs" / name for name in legs)):
                 if stale.is_dir() and not stale.is_symlink():
                     shutil.rmtree(stale)
                 else:
@@ -122,7 +125,7 @@ class RunDirectory:
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            others = {one.name for one in path.iterdir()} - {"result.json", "report.md"}
+            others = {one.name for one in path.iterdir()} - {*REPORTS}
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
         if others:

@@ -55,7 +55,7 @@ def _one_log_option(name: str, help_: str) -> Callable[[Any], Any]:
 @click.option("--grad-norm-first-rtol", type=FiniteRange(0), help="Relative bound of the first gradient norm.")
 @click.option("--k", type=FiniteRange(1), default=8.0, show_default=True, help="Times the noise floor allowed.")
 @click.option("--require", multiple=True, metavar="CHECK", help="Check without which there is no pass; repeatable.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for result.json and report.md.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for result.json and the reports.")
 @click.pass_context
 def compare(
     context: click.Context,
@@ -85,7 +85,7 @@ def compare(
     """Judge a run directory again, or logs that exist already."""
     from parity.checks import CHECKS
     from parity.deliver import deliver, make_console
-    from parity.judge import judge_run
+    from parity.judge import judge
     from parity.judge_logs import LogSource, Role, judge_logs
     from parity.rundir import RunDirectory
     from parity.suite import Bounds, BoundsByMetric
@@ -102,7 +102,7 @@ def compare(
                 f"{', '.join(given)}: only for logs; a run directory is judged by the suite that was run"
             )
         directory = RunDirectory(run_dir)
-        return deliver(judge_run(directory), directory, make_console())
+        return deliver(judge(directory), directory, make_console())
     if baseline is None or candidate is None:
         raise UsageError("give a run directory, or logs with --baseline and --candidate")
     unknown = [name for name in require if name not in CHECKS]
@@ -128,7 +128,7 @@ def compare(
     )
     import shlex
 
-    result = judge_logs(
+    judged = judge_logs(
         sources,
         profile=profile,
         bounds=bounds,
@@ -136,8 +136,8 @@ def compare(
         steps=steps,
         require=frozenset(require),
         reproduce=shlex.join(["parity", *sys.argv[1:]]),
-    ).result
+    )
     directory_out = None
     if out is not None:
         directory_out = RunDirectory.for_report(out)
-    return deliver(result, directory_out, make_console())
+    return deliver(judged, directory_out, make_console())

@@ -29,7 +29,7 @@ def run(
 ) -> int:
     """Run the legs of SUITE, a file or a recipe's name, and compare them."""
     from parity.deliver import deliver, make_console
-    from parity.judge import judge_run
+    from parity.judge import judge
     from parity.progress import show_progress
     from parity.run import check_only, prepare
     from parity.run import run as run_legs
@@ -56,4 +56,4 @@ def run(
     layouts = {name: str(loaded.legs[name].sizes()) for name in plan.only}
     with show_progress(console, layouts, loaded.steps) as take:
         run_legs(plan, take)
-    return deliver(judge_run(plan.directory), plan.directory, console)
+    return deliver(judge(plan.directory), plan.directory, console)
