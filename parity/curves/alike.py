@@ -80,19 +80,16 @@ class Alike:
         """
         for piece in pieces:
             lines, found = self._sort(piece)
-            said = [(start, number, others(line, number, piece.cut)) for start, number, line in lines]
             table = self._table(found)
             done = 0
             batch: list[tuple[Record, int]] = []
-            for start, number, records in said:
-                if not records:
-                    continue
+            for start, number, line in lines:
                 to = int(np.searchsorted(table.starts, start)) if table else 0
                 if table and to > done:
                     _flush(batch, reading)
                     _take(table, done, to, piece, reading, ranks)
                     done = to
-                for rank, record in records:
+                for rank, record in others(line, number, piece.cut):
                     ranks.take(record, rank, number)
                     batch.append((record, number))
             _flush(batch, reading)

@@ -97,10 +97,10 @@ class Gather:
             for row in found.odd:
                 self._notes.at(f"{plain(key, 40)} is not a number, ignored", lines[row])
             grown = self._columns.setdefault(key, _Column())
-            grown.steps.append(steps[found.rows])
+            grown.steps.append(_chosen(steps, found.rows))
             grown.values.append(found.values)
             whole = found.touched is found.rows
-            grown.touched.append(grown.steps[-1] if whole else steps[found.touched])
+            grown.touched.append(grown.steps[-1] if whole else _chosen(steps, found.touched))
             grown.decimals = max(grown.decimals, found.decimals)
             grown.significant = max(grown.significant, found.significant)
             grown.texts += found.texts
@@ -113,7 +113,7 @@ class Gather:
         self._count(steps.size)
         for key, (rows, values, digits) in columns.items():
             grown = self._columns.setdefault(key, _Column())
-            grown.steps.append(steps if rows.size == steps.size else steps[rows])
+            grown.steps.append(_chosen(steps, rows))
             grown.values.append(values)
             grown.touched.append(grown.steps[-1])
             grown.decimals = max(grown.decimals, digits.decimals)
@@ -140,18 +140,26 @@ class Gather:
         for this one.
         """
         columns = {metric: self._columns[key] for metric, key in metrics.items() if self.has(key)}
-        # Columns that every record filled share their touched arrays' content: most files need one pass.
+        # Columns that every record filled share their steps: most files need one pass, and one array.
+        joined: dict[tuple[int, ...], Steps] = {}
+        for column in columns.values():
+            for parts in (column.touched, column.steps):
+                if (key := tuple(map(id, parts))) not in joined:
+                    joined[key] = np.concatenate(parts)
         touched: list[Steps] = []
         for column in columns.values():
-            steps = np.concatenate(column.touched)
-            if not any(np.array_equal(steps, other) for other in touched):
+            steps = joined[tuple(map(id, column.touched))]
+            if not any(steps is other or np.array_equal(steps, other) for other in touched):
                 touched.append(steps)
         every = np.empty(0, dtype=np.int64)
         if touched:
             every = touched[0] if len(touched) == 1 else np.concatenate(touched)
             every = every if _is_sorted(every) else np.unique(every)
         filled = {metric: one for metric, one in columns.items() if any(values.size for values in one.values)}
-        curves = {metric: self._settle(metric, column, every) for metric, column in filled.items()}
+        curves = {
+            metric: self._settle(metric, column, joined[tuple(map(id, column.steps))], every)
+            for metric, column in filled.items()
+        }
         for (count, first), of in self._again.items():
             what = f"{count} step{'s' * (count > 1)} written again with the same value, first step {first}"
             self._notes.add(f"{', '.join(of)}: {what}")
@@ -163,8 +171,9 @@ class Gather:
                     curves[metric] = replace(curve, resolution=finest)
         return curves
 
-    def _settle(self, metric: str, column: _Column, every: Steps) -> Curve:
-        steps, values = np.concatenate(column.steps), np.concatenate(column.values)
+    def _settle(self, metric: str, column: _Column, steps: Steps, every: Steps) -> Curve:
+        values = np.concatenate(column.values)
+        column.values = [values]
         if column.texts == values.size:
             # Text has all its digits; a value could claim more: 85.8G, as 85.8e9, would be printed to the unit.
             printed = Resolution(column.decimals, max(column.significant, 1))
@@ -206,6 +215,11 @@ class Gather:
         if more:
             self._notes.add(f"{name}: {more} more steps have several values")
         return steps[starts], values[starts], tuple(conflicts)
+
+
+def _chosen(steps: Steps, rows: NDArray[np.int64]) -> Steps:
+    """The steps of some rows; the same array where that is all of them, once and in order."""
+    return steps if np.array_equal(rows, np.arange(steps.size)) else steps[rows]
 
 
 def _is_sorted(steps: Steps) -> bool:

@@ -22,7 +22,7 @@ __all__ = ["HEAD", "Limits", "Opened", "open_lines"]
 # Large enough that splitting is done in C, small enough to be nothing in memory.
 CHUNK = 1 << 20
 # Large enough that comparing lines is done in numpy.
-PIECE = 8 << 20
+PIECE = 4 << 20
 # What detection sees. Launchers print banners and configurations first, some as one line of JSON: the
 # longest banner among the frameworks' real logs is below 64 KiB.
 HEAD = 1 << 18
@@ -55,12 +55,13 @@ class Limits:
     """How much of a source is read before it is refused.
 
     Attributes:
-        size: bytes, both of the file and of its text once decompressed. 1 GiB is about ten million steps
-            with four metrics, far more than any comparison needs.
+        size: bytes, both of the file and of its text once decompressed. Memory does not grow with it but for the
+            curves, 8 bytes for each step and metric; time does, a second or more for each gigabyte. What a run that
+            is not trusted left is held to less, by whoever judges it.
         line: characters of one line. The longest record of a known framework is below 10 KiB.
     """
 
-    size: int = 1 << 30
+    size: int = 8 << 30
     line: int = 1 << 20
 
 

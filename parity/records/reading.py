@@ -19,10 +19,12 @@ from parity.errors import UsageError
 from parity.plain import plain
 from parity.records.record import SLOTS, Batch, Fingerprints, LegRecords, OptimizerGroup, Part, RankRecord
 
-__all__ = ["LINE_LIMIT", "read_records"]
+__all__ = ["LINE_LIMIT", "SIZE_LIMIT", "read_records"]
 
 # A model line of ten thousand parameters has about 3 MB, its sketches about 7.
 LINE_LIMIT = 64 << 20
+# What one file of a run may hold; whoever publishes reads what strangers wrote.
+SIZE_LIMIT = 1 << 30
 _MOST_RANKS = 4096
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -159,7 +161,7 @@ def read_records(folder: Path, within: Path) -> tuple[LegRecords | None, list[st
 
 def _rank(path: Path, within: Path) -> RankRecord:
     lines: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
-    with open_lines(path, Notes(), limits=Limits(line=LINE_LIMIT), within=within) as opened:
+    with open_lines(path, Notes(), limits=Limits(size=SIZE_LIMIT, line=LINE_LIMIT), within=within) as opened:
         for number, line in enumerate(opened.lines(), 1):
             kind = _kind(line)
             if kind is None:

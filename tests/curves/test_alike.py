@@ -23,12 +23,13 @@ LOGS = Path(__file__).parents[1] / "data" / "logs"
 
 
 def told(path: Path, **options: Any) -> object:
-    """Everything that reading gives, to be compared to the last bit."""
+    """Everything that reading gives, to be compared to the last bit; but notes come as their kinds are noticed, which
+    is another order where lines are taken together."""
     try:
         leg = read(path, **options)
     except UsageError as error:
         return error.lines
-    return leg.format, leg.fields, leg.others, leg.notes, [
+    return leg.format, leg.fields, leg.others, sorted(note.text for note in leg.notes), [
         (name, one.steps.tobytes(), one.values.tobytes(), one.resolution, repr(one.conflicts), one.missing)
         for name, one in leg.curves.items()
     ]  # fmt: skip
