@@ -20,7 +20,7 @@ from parity.curves.curve import LegCurves
 from parity.errors import UsageError
 from parity.judged import Judged
 from parity.plain import plain
-from parity.records import LINE_LIMIT, read_records
+from parity.records import LINE_LIMIT, SIZE_LIMIT, read_records
 from parity.result import ComparisonResult, LegResult, LegStatus, Result
 from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
@@ -180,7 +180,7 @@ def _curves(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tupl
             keys=source.keys or None,
             pattern=source.pattern,
             within=directory.path,
-            limits=Limits(line=LINE_LIMIT),
+            limits=Limits(size=SIZE_LIMIT, line=LINE_LIMIT),
         )
     except UsageError as error:
         return None, str(error)
