@@ -13,6 +13,9 @@ from parity.checks.noise import horizon, noise_floor
 from parity.checks.sensitivity import describe, sensitivity, warnings
 from parity.checks.verdict import deciding, of_outcomes, summary
 from parity.checks.within import measure
+from parity.display.curves import deviation
+from parity.display.gradients import gradient_map
+from parity.display.sampling import POINTS
 from parity.result import (
     Chart,
     ComparisonResult,
@@ -36,8 +39,14 @@ _BUCKETS = 60
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResult:
-    """Run every check and gather the diagnostics."""
+def compare(comparison: Comparison, profile_reason: str = "", points: int = POINTS) -> ComparisonResult:
+    """Run every check and gather the diagnostics.
+
+    Args:
+        comparison: the legs.
+        profile_reason: why the profile is this one.
+        points: of each line to be drawn.
+    """
     outcomes = run_checks(comparison)
     reporting = reporting_bug(comparison, outcomes)
     told = summary(comparison, outcomes)
@@ -73,8 +82,11 @@ def compare(comparison: Comparison, profile_reason: str = "") -> ComparisonResul
             for outcome in outcomes
         ],
         metrics=[
-            _metric(comparison, gap) for name in comparison.metrics() if (gap := comparison.gap(name)) is not None
+            _metric(comparison, gap, points)
+            for name in comparison.metrics()
+            if (gap := comparison.gap(name)) is not None
         ],
+        gradients=gradient_map(comparison),
     )
 
 
@@ -93,7 +105,7 @@ def _beside(comparison: Comparison) -> Leg | None:
     return next(comparison.floor_legs(), None)
 
 
-def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
+def _metric(comparison: Comparison, gap: Gap, points: int) -> MetricResult:
     all_allowed = allowance(comparison, gap)
     allowed = all_allowed.allowed
     floor = noise_floor(comparison, gap)
@@ -120,6 +132,9 @@ def _metric(comparison: Comparison, gap: Gap) -> MetricResult:
         peak_window=rows.at(_around(steps, peak)) if peak is not None and peak not in window else [],
         sample=rows.at(_sampled(steps, {centre, worst, peak, numbers.first_over})),
         chart=_chart(comparison, gap, allowed),
+        deviation=deviation(
+            comparison, gap, allowed, floor, most=points, always=(centre, worst, peak, numbers.first_over)
+        ),
     )
 
 

@@ -17,6 +17,9 @@ from parity.checks.verdict import merge
 from parity.compare import compare
 from parity.curves import Limits, read
 from parity.curves.curve import LegCurves
+from parity.display.curves import curves as drawn
+from parity.display.curves import points_for
+from parity.display.legs import with_display
 from parity.errors import UsageError
 from parity.judged import Judged
 from parity.plain import plain
@@ -71,6 +74,7 @@ def judge(directory: RunDirectory, change: Callable[[Comparison], Comparison] = 
     snapshot = directory.read_snapshot()
     suite = snapshot.suite
     legs = _all_legs(directory, snapshot)
+    curves = {name: leg.judged for name, leg in legs.items() if leg.judged is not None}
     judged: list[Comparison] = []
 
     def listed(comparison: Comparison) -> Comparison:
@@ -90,10 +94,10 @@ def judge(directory: RunDirectory, change: Callable[[Comparison], Comparison] = 
         summary=_summary(verdict, comparisons, legs),
         reproduce=snapshot.reproduce,
         notes=[note for leg in legs.values() for note in _notes(leg, snapshot)],
-        legs=[leg.result for leg in legs.values()],
+        legs=[with_display(directory, leg.result, leg.judged) for leg in legs.values()],
         comparisons=comparisons,
+        curves=drawn(curves.values()),
     )
-    curves = {name: leg.judged for name, leg in legs.items() if leg.judged is not None}
     return Judged(result, curves, tuple(judged))
 
 
@@ -272,7 +276,7 @@ def _judge(
             k=k,
             layout_unproven=(item.layout or suite.layout) == "unproven",
         )
-        result = compare(change(comparison), reason)
+        result = compare(change(comparison), reason, points_for(2 * len(suite.compare)))
     broken = [leg.told for leg in named if leg.state == "broken"]
     absent = [leg.told for leg in named if leg.state == "absent"]
     if not broken and not absent:

@@ -15,6 +15,7 @@ from parity.checks.comparison import Leg as JudgedLeg
 from parity.compare import compare
 from parity.curves import read
 from parity.curves.curve import LegCurves, Note
+from parity.display.curves import curves as drawn
 from parity.errors import UsageError
 from parity.judged import Judged
 from parity.result import LegResult, Result
@@ -134,6 +135,7 @@ def judge_logs(
             for (_, source), (_, leg) in zip(sources, legs, strict=True)
         ],
         comparisons=[compared],
+        curves=drawn(leg for _, leg in legs),
     )
     return Judged(result, {leg.name: leg for _, leg in legs}, (comparison,))
 

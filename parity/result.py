@@ -1,15 +1,16 @@
 """The one thing that every report is rendered from: `result.json`, versioned."""
 
-import math
 import time
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import BaseModel, Field, ValidationError
 
 from parity import __version__
 from parity.errors import UsageError
 from parity.plain import plain
+from parity.result_drawn import CurveResult, DeviationResult, GradientMap, LogTail, RankResult, ShardedResult
+from parity.result_values import WRITTEN, Number
 from parity.untrusted import MissingError, read_bytes
 
 __all__ = [
@@ -38,19 +39,6 @@ FORMAT: Final = "parity.result/1"
 _MOST_BYTES = 64 << 20
 
 
-def _to_json(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-# JSON has no NaN, and a NaN is what a reader of a report most needs to see.
-Number = Annotated[
-    float,
-    BeforeValidator(lambda value: float(value) if value in ("NaN", "Infinity", "-Infinity") else value),
-    PlainSerializer(_to_json, when_used="json"),
-    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}),
-]
 Status = Literal["pass", "fail", "not run"]
 LegStatus = Literal[
     "finished",
@@ -73,7 +61,7 @@ def now() -> str:
 class Model(BaseModel):
     """What is written to a file and read back: nothing else is in it, and it does not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = WRITTEN
 
 
 class Row(Model):
@@ -116,6 +104,7 @@ class MetricResult(Model):
     peak_window: list[Row] = Field(default=[], description="The same around the peak, where it is elsewhere.")
     sample: list[Row] = Field(description="Some steps of the whole run, always with the worst.")
     chart: Chart
+    deviation: DeviationResult | None = None
 
 
 class GapResult(Model):
@@ -204,6 +193,7 @@ class ComparisonResult(Model):
     )
     outcomes: list[OutcomeResult] = []
     metrics: list[MetricResult] = []
+    gradients: GradientMap | None = None
 
 
 class LegResult(Model):
@@ -228,6 +218,9 @@ class LegResult(Model):
     format: str | None = None
     notes: list[str] = []
     logs: list[str] = Field(default=[], description="Paths in the run directory.")
+    tails: list[LogTail] = Field(default=[], description="Ends of the logs that tell most, of a leg that failed.")
+    holds: list[RankResult] = []
+    sharded: list[ShardedResult] = []
 
 
 class Result(Model):
@@ -245,6 +238,7 @@ class Result(Model):
     notes: list[str] = []
     legs: list[LegResult] = []
     comparisons: list[ComparisonResult] = []
+    curves: list[CurveResult] = []
 
     def dumps(self) -> str:
         """The text of `result.json`."""
