@@ -264,8 +264,8 @@ class LegRecords:
     def _summed(
         self, kind: str, step: int, of: Callable[[Fingerprints], NDArray[np.float64] | None]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """For each of `distinct`: the sum over its parts that had a gradient or update, float64; of how many it should
-        be the sum, how many of these the step has, and how many of them had none, int64."""
+        """For each of `distinct`: the sum over its parts that had a gradient or update, float64; of how many it
+        should be the sum, how many of these the step has, and how many of them had none, int64."""
         spread = any(one.summed_over for rank in self.ranks if (one := _taken(rank, kind).get(step)) is not None)
         holders = self._pieces if spread else self.distinct
         held = self._rows_of(holders) if spread else self._rows

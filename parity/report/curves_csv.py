@@ -47,7 +47,9 @@ def _tables(judged: Judged) -> Iterator[tuple[Leg, Curve, Comparison | None]]:
         mine = [one for one in judged.comparisons if one.candidate.name == name]
         for metric, curve in leg.curves.curves.items():
             against = [one for one in mine if metric in JUDGED and one.gap(metric) is not None]
-            for comparison in against or [None]:
+            if not against:
+                yield leg, curve, None
+            for comparison in against:
                 yield leg, curve, comparison
 
 

@@ -11,7 +11,7 @@ from parity.record.fingerprint import state_hash
 from parity.record.recorder import Recorder
 
 
-class Router(nn.Module):
+class Router(nn.Module):  # type: ignore[misc]
     """Moves its bias by what it has seen, as the routers of DeepSeek-V3 do."""
 
     bias: Tensor
