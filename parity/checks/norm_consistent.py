@@ -4,7 +4,7 @@ import math
 
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.outcome import Kind, MetricGap, Outcome, Status
-from parity.checks.words import number, plural
+from parity.checks.words import number, plural, ratio
 
 __all__ = ["check"]
 
@@ -138,10 +138,10 @@ def _recomputed(leg: Leg, rtol: float) -> tuple[list[str], list[str], dict[int, 
     problems, unclear = [], []
     if wrong:
         step, told, norm = wrong[0]
-        ratio = told / norm if norm else float("inf")
+        times = told / norm if norm else float("inf")
         problems.append(
             f"{leg.name}: logs a gradient norm of {number(told)} at step {step}, its gradients have {number(norm)}"
-            f" (ratio {ratio:.4g}; {plural(len(wrong), 'step')})"
+            f" (ratio {ratio(times)}; {plural(len(wrong), 'step')})"
         )
     if clipped:
         unclear.append(

@@ -7,7 +7,7 @@ from parity.checks.noise import parameter_floors, perturbed_legs
 from parity.checks.outcome import Kind, MetricGap, Outcome, ParameterGap, Status
 from parity.checks.parameters import StepApart, apart, common_steps, recorded
 from parity.checks.profiles import ParameterBound
-from parity.checks.words import number, plural
+from parity.checks.words import number, plural, ratio
 
 __all__ = ["gaps_by_parameter", "judge_parameters"]
 
@@ -159,7 +159,7 @@ def _sentence(
     model = ", ".join(f"{number(distance)} at step {step}" for step, distance in whole)
     text = (
         f"worst {worst.name} at step {worst.step}: relative L2 {number(worst.distance)}"
-        f" ({number(worst.allowed)} allowed), ratio {worst.ratio:.4g}, cosine {worst.cosine:.6f}"
+        f" ({number(worst.allowed)} allowed), ratio {ratio(worst.ratio)}, cosine {ratio(worst.cosine)}"
     )
     if over:
         step = over[0].step

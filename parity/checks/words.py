@@ -1,13 +1,26 @@
-"""How reasons spell steps and numbers."""
+"""How reasons spell steps and numbers; tables spell them alike (`parity.report.text`)."""
 
+import math
 from collections.abc import Iterable
 
-__all__ = ["number", "plural", "spans"]
+__all__ = ["number", "plural", "ratio", "spans"]
 
 
 def number(value: float) -> str:
-    """Three significant digits; exact zero as 0."""
-    return "0" if value == 0 else f"{value:.3g}"
+    """Three significant digits: `2.08e-06`, `0.457`, `22,900`; exact zero as 0."""
+    return _written(value, 3)
+
+
+def ratio(value: float) -> str:
+    """A ratio of norms or a cosine, in six digits, which tell 2 from 1.9999."""
+    return _written(value, 6)
+
+
+def _written(value: float, digits: int) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e6 else f"{rounded:.{digits}g}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,13 +1,29 @@
-"""Numbers and untrusted text, as reports show them."""
+"""Numbers and untrusted text, as reports show them. Every format spells a number by these functions."""
 
 import math
 import re
 import string
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+from parity.checks import words
 from parity.plain import plain
 
-__all__ = ["Safe", "code_block", "escape", "gap", "percent", "ratio", "seconds", "sparkline", "times", "value"]
+__all__ = [
+    "Safe",
+    "code_block",
+    "code_span",
+    "escape",
+    "fixed",
+    "gap",
+    "memory",
+    "percent",
+    "ratio",
+    "seconds",
+    "sparkline",
+    "times",
+    "value",
+]
 
 _BARS = "▁▂▃▄▅▆▇█"
 # Punctuation that means nothing in Markdown stays readable in the source.
@@ -47,57 +63,90 @@ def code_block(text: str, limit: int = 20_000) -> Safe:
     return Safe("\n".join([fence, *lines, fence]))
 
 
+def code_span(text: object, limit: int = 500) -> Safe:
+    """Untrusted text as code within a line; a bar would end the cell of a table, even within code."""
+    line = plain(text, limit).replace("\u200b", "")
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
+    return Safe(f"{fence} {line} {fence}" if line[:1] == "`" or line[-1:] == "`" else f"{fence}{line}{fence}")
+
+
 def gap(number: float | None) -> Safe:
-    """A gap or a bound in three digits; a dash where there is none."""
-    return _written(number, lambda n: "0" if n == 0 else f"{n:.2e}")
+    """A gap, a bound or a share of one, in three significant digits; a dash where there is none."""
+    return _written(number, words.number)
 
 
 def times(number: float | None) -> Safe:
-    """How many times something is allowed, or the floor."""
-    if number is None or math.isnan(number):
-        return Safe("–")
-    return _written(number, _times)
-
-
-def _times(number: float) -> str:
-    if 0 < number < 0.01:
-        return "<0.01"
-    return "0" if number == 0 else f"{number:.2f}" if abs(number) < 100 else f"{number:.3g}"
+    """How many times something is allowed, or the floor; a dash where that has no answer."""
+    return _written(None if number is None or math.isnan(number) else number, words.number)
 
 
 def value(number: float | None) -> Safe:
     """A logged value, to the nine digits that tell any two float32 apart."""
-    return _written(number, lambda n: f"{n:.9g}")
+    return _written(number, lambda n: f"{n:.9g}" if math.isfinite(n) else words.number(n))
 
 
 def ratio(number: float | None) -> Safe:
     """A ratio of norms or a cosine, in as many digits as tell 2 from 1.9999."""
-    return _written(number, lambda n: f"{n:.6g}")
+    return _written(number, words.ratio)
 
 
 def percent(number: float | None) -> Safe:
     """A part of a whole."""
-    return _written(number, lambda n: "<1 %" if 0 < n < 0.005 else f"{100 * n:.0f} %")
+    return _written(number, lambda n: words.number(n) if not math.isfinite(n) else _percent(n))
+
+
+def _percent(part: float) -> str:
+    return "<1 %" if 0 < part < 0.005 else f"{100 * part:.0f} %"
 
 
 def seconds(number: float | None) -> Safe:
-    """A length of time."""
-    return _written(number, lambda n: f"{n:.1f} s")
+    """A length of time in the unit that fits it: `40 ms`, `6.4 s`, `2 min 5 s`, `1 h 3 min`."""
+    return _written(number, lambda n: words.number(n) if not math.isfinite(n) else _seconds(n))
 
 
-def _written(number: float | None, finite: Callable[[float], str]) -> Safe:
-    if number is None:
-        return Safe("–")
-    if math.isnan(number):
-        return Safe("NaN")
-    if math.isinf(number):
-        return Safe("∞" if number > 0 else "-∞")
-    return Safe(finite(number))
+def _seconds(number: float) -> str:
+    if 0 < abs(number) < 0.9995:
+        return f"{1000 * number:.3g} ms"
+    if abs(number) < 99.95:
+        return f"{number:.1f} s"
+    if abs(number) >= 1e9:
+        return f"{words.number(number)} s"
+    minutes, rest = divmod(round(number), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def sparkline(numbers: Sequence[float | None]) -> Safe:
-    """Sizes on a logarithmic scale as bars; `·` for an exact zero, `×` for a value that is none or not finite."""
+def memory(number: float | None) -> Safe:
+    """Bytes in the unit that fits them: `512 B`, `1.5 KiB`, `139 GiB`."""
+    return _written(number, lambda n: words.number(n) if not math.isfinite(n) else _memory(n))
+
+
+def _memory(number: float) -> str:
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min(len(units) - 1, max(0, int(math.log2(max(abs(number), 1)) // 10)))
+    return f"{words.number(number / 1024**power)} {units[power]}"
+
+
+def fixed(number: float) -> Safe:
+    """A finite number of three significant digits without an exponent, at least a millionth, at most a billion."""
+    rounded = float(f"{min(max(number, -1e9), 1e9):.3g}")
+    written = f"{rounded:.6f}".rstrip("0").rstrip(".")
+    return Safe("0" if written == "-0" else written)
+
+
+def _written(number: float | None, known: Callable[[float], str]) -> Safe:
+    return Safe("–" if number is None else known(number))
+
+
+def sparkline(numbers: Sequence[float | None], width: int = 60) -> Safe:
+    """Sizes on a logarithmic scale as at most `width` bars, each the largest of those that it stands for.
+
+    `·` is an exact zero, `×` a value that is none or not finite.
+    """
     sizes = [None if n is None or not math.isfinite(n) else abs(n) for n in numbers]
+    if len(sizes) > width:
+        edges = [len(sizes) * at // width for at in range(width + 1)]
+        sizes = [_largest(sizes[first:last]) for first, last in pairwise(edges)]
     logs = [math.log10(size) for size in sizes if size]
     low = min(logs, default=0.0)
     span = max(max(logs, default=0.0) - low, 1.0)
@@ -108,3 +157,9 @@ def sparkline(numbers: Sequence[float | None]) -> Safe:
         return _BARS[min(7, int((math.log10(size) - low) / span * 7.999))] if size else "·"
 
     return Safe("".join(map(bar, sizes)))
+
+
+def _largest(sizes: Sequence[float | None]) -> float | None:
+    """None where one is."""
+    known = [size for size in sizes if size is not None]
+    return max(known) if len(known) == len(sizes) else None

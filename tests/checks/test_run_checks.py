@@ -70,7 +70,7 @@ def with_ranks(change: Callable[[Any], Any]) -> Comparison:
             lambda rank: replace(rank, grad_norms={**rank.grad_norms, 1: np.nan}),
             "norm_consistent",
             Verdict.FAIL,
-            "tp3: rank 2 logs a gradient norm of nan at step 1",
+            "tp3: rank 2 logs a gradient norm of NaN at step 1",
         ),
     ],
 )

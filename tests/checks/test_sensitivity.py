@@ -417,8 +417,8 @@ def test_a_bound_far_wider_than_what_was_observed_is_told_with_one_that_is_not()
     loss[5] *= 1 + 1e-6
     # The worst step is looked for in units of what is allowed: at the first the legs are equal.
     assert warned(loss, profile) == (
-        "the bound of loss, 0.01 relative at its worst step 5, is 1e+04 times the 1e-06 observed there: rtol of 1e-05"
-        " would be 10 times what was observed",
+        "the bound of loss, 0.01 relative at its worst step 5, is 10,000 times the 1e-06 observed there: rtol of"
+        " 1e-05 would be 10 times what was observed",
     )
     (text,) = warned(LOSS, profile=with_bounds(profile, "loss", first_rtol=1e-3, atol=1e-3))
     assert (

@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from parity.plain import plain
-from parity.report.text import Safe, code_block, escape, gap, percent, ratio, seconds, sparkline, times, value
+from parity.report.text import (
+    Safe,
+    code_block,
+    code_span,
+    escape,
+    fixed,
+    gap,
+    memory,
+    percent,
+    ratio,
+    seconds,
+    sparkline,
+    times,
+    value,
+)
 
 GITHUB = MarkdownIt("gfm-like", {"html": True, "linkify": False})
 HOSTILE = [
@@ -83,15 +97,46 @@ def test_a_code_block_cannot_be_left(text: str) -> None:
     assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
 
 
-def test_numbers() -> None:
-    assert [gap(n) for n in (None, 0.0, 1.234e-7, float("nan"), float("inf"))] == ["–", "0", "1.23e-07", "NaN", "∞"]
-    assert [gap(n) for n in (-0.5, -math.inf)] == ["-5.00e-01", "-∞"]
-    assert [times(n) for n in (-0.5, math.inf, -math.inf, math.nan)] == ["-0.50", "∞", "-∞", "–"]
-    assert [value(n) for n in (0.1, math.nan, math.inf, -math.inf)] == ["0.1", "NaN", "∞", "-∞"]
-    assert [ratio(n) for n in (2.0, 0.9999876, -1.0, math.nan)] == ["2", "0.999988", "-1", "NaN"]
-    assert [percent(n) for n in (0.976, 0.004, 0.0, 1.0, math.nan)] == ["98 %", "<1 %", "0 %", "100 %", "NaN"]
-    assert [seconds(n) for n in (None, 1.25, math.inf)] == ["–", "1.2 s", "∞"]
-    assert [times(n) for n in (None, 0.0, 0.001, 1.234, 1234.5)] == ["–", "0", "<0.01", "1.23", "1.23e+03"]
+def test_sizes_have_three_digits_whatever_their_size() -> None:
+    given = [None, 0.0, 1.234e-7, 0.0252, 1.0, 13_234, 999.6, 1.5e6, math.nan, math.inf, -0.5, -math.inf]
+    told = ["–", "0", "1.23e-07", "0.0252", "1", "13,200", "1,000", "1.5e+06", "NaN", "∞", "-0.5", "-∞"]
+    assert [gap(n) for n in given] == told
+    assert [times(n) for n in given] == ["–" if one == "NaN" else one for one in told]
+
+
+def test_logged_values_and_ratios_keep_the_digits_that_tell_them_apart() -> None:
+    assert [value(n) for n in (5.123456789, 1e-9, math.nan)] == ["5.12345679", "1e-09", "NaN"]
+    assert [ratio(n) for n in (2.0, 1.9999, math.inf)] == ["2", "1.9999", "∞"]
+    assert [percent(n) for n in (0.0, 0.004, 0.976, None, math.nan)] == ["0 %", "<1 %", "98 %", "–", "NaN"]
+
+
+def test_lengths_of_time_and_memory_are_in_the_unit_that_fits() -> None:
+    given = [None, 0.0, 0.04, 0.9999, 6.41, 99.96, 125, 3700, 1e12, math.inf]
+    told = ["–", "0.0 s", "40 ms", "1.0 s", "6.4 s", "1 min 40 s", "2 min 5 s", "1 h 1 min", "1e+12 s", "∞"]
+    assert [seconds(n) for n in given] == told
+    assert [memory(n) for n in (None, 0, 1536, 139 << 30, math.nan)] == ["–", "0 B", "1.5 KiB", "139 GiB", "NaN"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_fixed_number_has_no_exponent_and_is_within_a_thousandth_where_it_can_be(number: float) -> None:
+    assert re.fullmatch(r"-?\d{1,10}(\.\d{1,6})?", fixed(number))
+    if 1e-3 <= abs(number) <= 1e9:
+        assert abs(float(fixed(number)) - number) <= 6e-3 * abs(number)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "`", "``", "a`", "a ``b`` c"])
+def test_code_in_a_line_renders_as_itself(text: str) -> None:
+    html_ = GITHUB.render(f"x {code_span(text)} y\n")
+    assert html_.count("<code>") == 1
+    assert html.unescape(re.findall(r"<code>(.*)</code>", html_)[0]) == plain(text)
+
+
+def test_a_long_sparkline_is_drawn_from_the_largest_of_each_part() -> None:
+    numbers: list[float | None] = [1e-8] * 1000
+    numbers[503] = 1e-4
+    assert sparkline(numbers, 10) == "▁▁▁▁▁█▁▁▁▁"
+    numbers[503] = None
+    assert sparkline(numbers, 10) == "▁▁▁▁▁×▁▁▁▁"
 
 
 def test_a_sparkline_shows_zero_and_what_is_not_finite_apart() -> None:
