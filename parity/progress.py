@@ -1,74 +1,204 @@
-"""What a person sees while legs run: a live table at a terminal, plain lines elsewhere."""
+"""What a person sees while legs run: one live line per leg at a terminal, plain lines elsewhere."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from parity.launch import Event, Interrupted, LegEnding, LegFinished, LegProgress, LegStarted, TorchImported
 from parity.plain import plain
+from parity.report import text
 
 __all__ = ["show_progress"]
 
 # A line of a log for every tenth of a leg is enough to see that it lives.
 _LINES_PER_LEG = 10
+# Steps that a rate is measured over: the first ones compile and allocate, and say nothing of those to come.
+_RECENT = 30
+_BAR = 20
+_REDRAW = 0.1  # seconds; a leg can make thousands of steps in one
+_STYLES = {"finished": "green", "failed": "red", "timed out": "red", "interrupted": "yellow", "running": "bold"}
+_ENDED = ("finished", "failed", "timed out", "interrupted", "not started")
 
 
 @dataclass
 class _Leg:
     status: str = "waiting"
+    note: str = ""
     step: int | None = None
     loss: float | None = None
-    started: float = 0.0
+    started: float | None = None
     seconds: float | None = None
+    recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    def take(self, step: int, loss: float | None, now: float) -> None:
+        self.step = step
+        self.loss = self.loss if loss is None else loss
+        self.recent.append((now, step))
+
+    @property
+    def rate(self) -> float | None:
+        """Steps in a second; None where nobody can know yet."""
+        (first, a), (last, b) = (self.recent[0], self.recent[-1]) if self.recent else ((0.0, 0), (0.0, 0))
+        return (b - a) / (last - first) if last > first and b > a else None
+
+    def left(self, steps: int, now: float) -> float | None:
+        """Seconds to the last step."""
+        if self.rate is None or self.step is None or self.seconds is not None:
+            return None
+        return max(0.0, (steps - 1 - self.step) / self.rate - (now - self.recent[-1][0]))
 
 
 @contextmanager
-def show_progress(console: Console, layouts: Mapping[str, str], steps: int) -> Iterator[Callable[[Event], None]]:
+def show_progress(
+    console: Console, layouts: Mapping[str, str], steps: int, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[Event], None]]:
     """A function that takes the run's events and shows them.
 
     Args:
         console: where to; its kind decides how.
         layouts: by leg, how its layout reads.
         steps: optimizer steps of each leg.
+        clock: seconds.
     """
-    if not console.is_terminal:
-        yield _Lines(console, steps).take
+    legs = _Legs(layouts, steps, clock)
+    if not console.is_terminal or console.is_dumb_terminal:
+        lines = _Lines(console, legs)
+        yield lines.take
         return
-    table = _Table(layouts, steps)
     # No refresh thread: the launcher calls often enough, and forks.
-    with Live(table.draw(), console=console, auto_refresh=False, transient=True) as live:
+    with Live(legs, console=console, auto_refresh=False) as live:
+        drawn = clock()
 
         def take(event: Event) -> None:
-            table.take(event)
-            live.update(table.draw(), refresh=True)
+            nonlocal drawn
+            legs.take(event)
+            if not isinstance(event, LegProgress) or clock() - drawn >= _REDRAW:
+                drawn = clock()
+                live.refresh()
 
         yield take
 
 
-def _ended(event: LegFinished) -> str:
-    end = event.end
-    text = f"{end.status} in {end.seconds:.1f} s" if end.seconds else end.status
-    if end.failing_rank is not None:
-        text += f", rank {end.failing_rank} first"
-    return text + (f": {plain(end.error, 300)}" if end.error else "")
+class _Legs:
+    """All legs; draws itself as one line for each, as wide as the terminal is now."""
+
+    def __init__(self, layouts: Mapping[str, str], steps: int, clock: Callable[[], float]) -> None:
+        self.legs = {name: _Leg() for name in layouts}
+        self.steps = steps
+        self.clock = clock
+        self._layouts = layouts
+
+    def take(self, event: Event) -> None:
+        match event:
+            case LegStarted():
+                leg = self.legs[event.name]
+                leg.status, leg.started = "running", self.clock()
+            case LegProgress():
+                self.legs[event.name].take(event.step, event.loss, self.clock())
+            case LegEnding():
+                self.legs[event.name].note = plain(event.why, 100)
+            case LegFinished():
+                leg = self.legs[event.end.name]
+                leg.status, leg.seconds, leg.note = event.end.status, event.end.seconds, _why(event)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        now = self.clock()
+        shown = self._chosen(max(1, options.size.height - 2))
+        rows = [self._cells(name, self.legs[name], now) for name in shown]
+        yield from _fitted(rows, options.max_width)
+        hidden = [leg.status for name, leg in self.legs.items() if name not in shown]
+        if hidden:
+            counts = ", ".join(f"{hidden.count(status)} {status}" for status in dict.fromkeys(hidden))
+            yield Text(f"and {counts}", style="dim", no_wrap=True, overflow="ellipsis")
+
+    def _chosen(self, room: int) -> list[str]:
+        """As many as there is room for: those that run first, then those that did not end well."""
+        if len(self.legs) <= room:
+            return list(self.legs)
+        order = ("running", "failed", "timed out", "interrupted", "waiting", "not started", "finished")
+        by_need = sorted(self.legs, key=lambda name: order.index(self.legs[name].status))[:room]
+        return [name for name in self.legs if name in by_need]
+
+    def _cells(self, name: str, leg: _Leg, now: float) -> dict[str, Text]:
+        done = 0 if leg.step is None else min(leg.step + 1, self.steps)
+        bar = Text("━" * (_BAR * done // self.steps), style="green").append(
+            "━" * (_BAR - _BAR * done // self.steps), style="bright_black"
+        )
+        ended = leg.status in _ENDED
+        elapsed = leg.seconds if ended else None if leg.started is None else now - leg.started
+        left = leg.left(self.steps, now)
+        told = f"{text.seconds(round(left))} left" if left is not None else "" if ended or elapsed is None else "…"
+        return {
+            "leg": Text(name),
+            "layout": Text(self._layouts[name], style="dim"),
+            "state": Text("ending" if leg.note and not ended else leg.status, style=_STYLES.get(leg.status, "")),
+            "step": Text(f"{done}/{self.steps}"),
+            "bar": bar,
+            "loss": Text("" if leg.loss is None else f"loss {leg.loss:.6g}"),
+            "rate": Text("" if leg.rate is None or ended else _rate(leg.rate), style="dim"),
+            "left": Text(told if not ended else f"in {text.seconds(leg.seconds)}" if leg.seconds else ""),
+            "note": Text(leg.note, style="red" if leg.status in ("failed", "timed out") else "yellow"),
+        }
+
+
+# What goes first where there is less room; leg, state and step stay.
+_SPARE = ("bar", "layout", "rate", "loss", "left")
+
+
+def _fitted(rows: list[dict[str, Text]], width: int) -> Iterator[Text]:
+    """Each row on one line of at most `width` cells, in columns, without those that there is no room for."""
+    widths = {name: max(cell_len(row[name].plain) for row in rows) for name in rows[0]} if rows else {}
+    widths.pop("note", None)
+    columns = [name for name in widths if widths[name]]
+    for spare in _SPARE:
+        if sum(widths[name] + 2 for name in columns) - 2 <= width:
+            break
+        columns = [name for name in columns if name != spare]
+    over = sum(widths[name] + 2 for name in columns) - 2 - width
+    if over > 0:
+        widths["leg"] = max(3, widths["leg"] - over)
+    for row in rows:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for name in columns:
+            cell = row[name].copy()
+            cell.truncate(widths[name], overflow="ellipsis", pad=True)
+            line.append_text(cell).append("  ")
+        line.append_text(row["note"])
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
+        yield line
+
+
+def _rate(steps_a_second: float) -> str:
+    if steps_a_second < 1:
+        return f"{text.seconds(1 / steps_a_second)}/step"
+    return f"{steps_a_second:.3g}/s"
+
+
+def _why(event: LegFinished) -> str:
+    rank = "" if event.end.failing_rank is None else f"rank {event.end.failing_rank} first"
+    return ": ".join(filter(None, (rank, plain(event.end.error or "", 300))))
 
 
 class _Lines:
-    def __init__(self, console: Console, steps: int) -> None:
+    def __init__(self, console: Console, legs: _Legs) -> None:
         self._console = console
-        self._every = max(1, steps // _LINES_PER_LEG)
+        self._legs = legs
+        self._every = max(1, legs.steps // _LINES_PER_LEG)
         self._next: dict[str, int] = {}
 
     def take(self, event: Event) -> None:
-        text = self._line(event)
-        if text:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._legs.take(event)
+        line = self._line(event)
+        if line:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _line(self, event: Event) -> str:
         match event:
@@ -77,54 +207,24 @@ class _Lines:
                 return f"{event.name}: started, {event.ranks} rank{'s' if event.ranks > 1 else ''}{where}"
             case LegProgress() if event.step >= self._next.get(event.name, 0):
                 self._next[event.name] = event.step + self._every
-                loss = "" if event.loss is None else f" loss {event.loss:.6g}"
-                return f"{event.name}: step {event.step}{loss}"
+                return f"{event.name}: step {event.step}{self._how_far(event)}"
             case LegEnding():
                 return f"{event.name}: ending, {plain(event.why)}"
             case LegFinished():
-                return f"{event.end.name}: {_ended(event)}"
+                end = event.end
+                how = f"{end.status} in {text.seconds(end.seconds)}" if end.seconds else end.status
+                rank = "" if end.failing_rank is None else f", rank {end.failing_rank} first"
+                return f"{end.name}: {how}{rank}" + (f": {plain(end.error, 300)}" if end.error else "")
             case Interrupted():
                 return "interrupted; ending every rank"
             case TorchImported():
-                return f"torch imported in {event.seconds:.1f} s"
+                return f"torch imported in {text.seconds(event.seconds)}"
         return ""
 
-
-class _Table:
-    def __init__(self, layouts: Mapping[str, str], steps: int) -> None:
-        self._layouts = layouts
-        self._steps = steps
-        self._legs = {name: _Leg() for name in layouts}
-
-    def take(self, event: Event) -> None:
-        match event:
-            case LegStarted():
-                leg = self._legs[event.name]
-                leg.status, leg.started = "running", time.monotonic()
-            case LegProgress():
-                leg = self._legs[event.name]
-                leg.step, leg.loss = event.step, event.loss
-            case LegEnding():
-                self._legs[event.name].status = plain(event.why, 60)
-            case LegFinished():
-                leg = self._legs[event.end.name]
-                leg.status, leg.seconds = plain(_ended(event), 100), event.end.seconds
-
-    def draw(self) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in ("leg", "layout", "step", "", "loss", "status"):
-            table.add_column(heading, no_wrap=heading != "status")
-        for name, leg in self._legs.items():
-            done = 0 if leg.step is None else min(leg.step + 1, self._steps)
-            bar = "━" * int(20 * done / self._steps)
-            running = leg.seconds is None and leg.started
-            status = f"{leg.status} {time.monotonic() - leg.started:.0f} s" if running else leg.status
-            table.add_row(
-                name,
-                self._layouts[name],
-                f"{done}/{self._steps}",
-                Text(bar.ljust(20), style="green"),
-                "" if leg.loss is None else f"{leg.loss:.6g}",
-                Text(status),
-            )
-        return table
+    def _how_far(self, event: LegProgress) -> str:
+        leg = self._legs.legs[event.name]
+        loss = "" if event.loss is None else f" loss {event.loss:.6g}"
+        left = leg.left(self._legs.steps, self._legs.clock())
+        if leg.rate is None or left is None:
+            return loss
+        return f"{loss}, {_rate(leg.rate)}, {text.seconds(round(left))} left"

@@ -7,6 +7,7 @@ from parity.launch.events import (
     LegFinished,
     LegProgress,
     LegStarted,
+    Tick,
     TorchImported,
 )
 from parity.launch.plan import LegEnd, LegPlan, Status
@@ -22,6 +23,7 @@ __all__ = [
     "LegProgress",
     "LegStarted",
     "Status",
+    "Tick",
     "TorchImported",
     "run_legs",
 ]

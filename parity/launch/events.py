@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from parity.launch.plan import LegEnd
 
-__all__ = ["Event", "Interrupted", "LegEnding", "LegFinished", "LegProgress", "LegStarted", "TorchImported"]
+__all__ = ["Event", "Interrupted", "LegEnding", "LegFinished", "LegProgress", "LegStarted", "Tick", "TorchImported"]
 
 
 @dataclass(frozen=True)
@@ -87,4 +87,9 @@ class Interrupted:
     signal: int
 
 
-Event = TorchImported | LegStarted | LegProgress | LegEnding | LegFinished | Interrupted
+@dataclass(frozen=True)
+class Tick:
+    """About a second has passed and legs run, so that what shows times can show them anew."""
+
+
+Event = TorchImported | LegStarted | LegProgress | LegEnding | LegFinished | Interrupted | Tick

@@ -13,7 +13,7 @@ import psutil
 from parity.launch import linux, marker
 from parity.launch.command import CommandLeg
 from parity.launch.embedded import EmbeddedLeg
-from parity.launch.events import Event, Interrupted, LegFinished
+from parity.launch.events import Event, Interrupted, LegFinished, Tick
 from parity.launch.helpers import Guard, Warm
 from parity.launch.leg import Leg, StartError
 from parity.launch.plan import LegEnd, LegPlan
@@ -22,6 +22,7 @@ from parity.schedule import Need, Slots, check_room, start_now
 
 __all__ = ["run_legs"]
 
+SHOWN = 1.0  # seconds between the events that only tell of time
 TICK = 0.05  # seconds between looks at progress and clocks; ends of processes wake the loop at once
 
 
@@ -78,6 +79,7 @@ class _Run:
         self._guard: Guard | None = None
         self._selector = selectors.DefaultSelector()
         self._interrupted = False
+        self._ticked = time.monotonic()
 
     def start_helpers(self) -> None:
         """The guard, and the warm process if a leg will need it: its imports take the longest."""
@@ -99,6 +101,9 @@ class _Run:
                     self._unwatch(leg)  # its descriptors stay readable, and the loop would spin
                 if leg.end is not None:
                     self._drop(leg)
+            if self._running and time.monotonic() - self._ticked >= SHOWN:
+                self._ticked = time.monotonic()
+                self._emit(Tick())
 
     def _obey(self, requests: StopRequests) -> None:
         if requests.count and not self._interrupted:
