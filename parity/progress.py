@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
@@ -18,7 +17,7 @@ from parity.report import text
 __all__ = ["show_progress"]
 
 # A line of a log for every tenth of a leg is enough to see that it lives.
-_LINES_PER_LEG = 10
+_PARTS = 10
 # Steps that a rate is measured over: the first ones compile and allocate, and say nothing of those to come.
 _RECENT = 30
 _BAR = 20
@@ -37,6 +36,10 @@ class _Leg:
     seconds: float | None = None
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
+    @property
+    def ended(self) -> bool:
+        return self.status in _ENDED
+
     def take(self, step: int, loss: float | None, now: float) -> None:
         self.step = step
         self.loss = self.loss if loss is None else loss
@@ -45,12 +48,14 @@ class _Leg:
     @property
     def rate(self) -> float | None:
         """Steps in a second; None where nobody can know yet."""
-        (first, a), (last, b) = (self.recent[0], self.recent[-1]) if self.recent else ((0.0, 0), (0.0, 0))
+        if not self.recent:
+            return None
+        (first, a), (last, b) = self.recent[0], self.recent[-1]
         return (b - a) / (last - first) if last > first and b > a else None
 
     def left(self, steps: int, now: float) -> float | None:
-        """Seconds to the last step."""
-        if self.rate is None or self.step is None or self.seconds is not None:
+        """Seconds to the last step; None where nobody can know."""
+        if self.rate is None or self.step is None or self.ended:
             return None
         return max(0.0, (steps - 1 - self.step) / self.rate - (now - self.recent[-1][0]))
 
@@ -68,9 +73,9 @@ def show_progress(
         clock: seconds.
     """
     legs = _Legs(layouts, steps, clock)
-    if not console.is_terminal or console.is_dumb_terminal:
-        lines = _Lines(console, legs)
-        yield lines.take
+    # Colours may be forced upon a file, but nothing there can move a cursor.
+    if not (console.file.isatty() and console.is_interactive):
+        yield _Lines(console, legs).take
         return
     # No refresh thread: the launcher calls often enough, and forks.
     with Live(legs, console=console, auto_refresh=False) as live:
@@ -94,6 +99,10 @@ class _Legs:
         self.steps = steps
         self.clock = clock
         self._layouts = layouts
+
+    def done(self, leg: _Leg) -> int:
+        """Steps that the leg has made; one that counts from 1 seems one ahead."""
+        return 0 if leg.step is None else max(0, min(leg.step + 1, self.steps))
 
     def take(self, event: Event) -> None:
         match event:
@@ -127,50 +136,54 @@ class _Legs:
         return [name for name in self.legs if name in by_need]
 
     def _cells(self, name: str, leg: _Leg, now: float) -> dict[str, Text]:
-        done = 0 if leg.step is None else min(leg.step + 1, self.steps)
-        bar = Text("━" * (_BAR * done // self.steps), style="green").append(
-            "━" * (_BAR - _BAR * done // self.steps), style="bright_black"
-        )
-        ended = leg.status in _ENDED
-        elapsed = leg.seconds if ended else None if leg.started is None else now - leg.started
-        left = leg.left(self.steps, now)
-        told = f"{text.seconds(round(left))} left" if left is not None else "" if ended or elapsed is None else "…"
+        filled = _BAR * self.done(leg) // self.steps
+        running = not leg.ended
         return {
-            "leg": Text(name),
+            "leg": Text(plain(name)),
             "layout": Text(self._layouts[name], style="dim"),
-            "state": Text("ending" if leg.note and not ended else leg.status, style=_STYLES.get(leg.status, "")),
-            "step": Text(f"{done}/{self.steps}"),
-            "bar": bar,
-            "loss": Text("" if leg.loss is None else f"loss {leg.loss:.6g}"),
-            "rate": Text("" if leg.rate is None or ended else _rate(leg.rate), style="dim"),
-            "left": Text(told if not ended else f"in {text.seconds(leg.seconds)}" if leg.seconds else ""),
+            "state": Text("ending" if leg.note and running else leg.status, style=_STYLES.get(leg.status, "")),
+            "step": Text(f"{'–' if leg.step is None else self.done(leg)}/{self.steps}"),
+            "bar": Text("━" * filled, style="green").append("━" * (_BAR - filled), style="bright_black"),
+            "loss": Text("" if leg.loss is None else f"loss {text.value(leg.loss)}"),
+            "rate": Text(_rate(leg.rate) if leg.rate and running else "", style="dim"),
+            "time": Text(self._time(leg, now)),
             "note": Text(leg.note, style="red" if leg.status in ("failed", "timed out") else "yellow"),
         }
 
+    def _time(self, leg: _Leg, now: float) -> str:
+        """What is left, or how long it took, or takes so far."""
+        left = leg.left(self.steps, now)
+        if left is not None:
+            return f"{text.seconds(round(left))} left"
+        if leg.ended:
+            return f"in {text.seconds(leg.seconds)}" if leg.seconds else ""
+        return "" if leg.started is None else text.seconds(round(now - leg.started))
 
-# What goes first where there is less room; leg, state and step stay.
-_SPARE = ("bar", "layout", "rate", "loss", "left")
+
+# What goes first where there is less room; leg, state and step stay, and so many cells of what went wrong.
+_NOTE = 24
+_SPARE = ("bar", "layout", "rate", "loss", "time")
 
 
 def _fitted(rows: list[dict[str, Text]], width: int) -> Iterator[Text]:
     """Each row on one line of at most `width` cells, in columns, without those that there is no room for."""
-    widths = {name: max(cell_len(row[name].plain) for row in rows) for name in rows[0]} if rows else {}
-    widths.pop("note", None)
+    widths = {name: max(row[name].cell_len for row in rows) for name in rows[0]}
     columns = [name for name in widths if widths[name]]
+
+    def over() -> int:
+        least = {**widths, "note": min(widths["note"], _NOTE)}
+        return sum(least[name] + 2 for name in columns) - 2 - width
+
     for spare in _SPARE:
-        if sum(widths[name] + 2 for name in columns) - 2 <= width:
-            break
-        columns = [name for name in columns if name != spare]
-    over = sum(widths[name] + 2 for name in columns) - 2 - width
-    if over > 0:
-        widths["leg"] = max(3, widths["leg"] - over)
+        if over() > 0 and spare in columns:
+            columns.remove(spare)
+    widths["leg"] = min(widths["leg"], max(3, widths["leg"] - over()))
     for row in rows:
         line = Text(no_wrap=True, overflow="ellipsis")
         for name in columns:
             cell = row[name].copy()
             cell.truncate(widths[name], overflow="ellipsis", pad=True)
             line.append_text(cell).append("  ")
-        line.append_text(row["note"])
         line.rstrip()
         line.truncate(width, overflow="ellipsis")
         yield line
@@ -188,43 +201,47 @@ def _why(event: LegFinished) -> str:
 
 
 class _Lines:
+    """A line for what happens to a leg, and at most ten for its steps, however many it claims to make."""
+
     def __init__(self, console: Console, legs: _Legs) -> None:
         self._console = console
         self._legs = legs
-        self._every = max(1, legs.steps // _LINES_PER_LEG)
-        self._next: dict[str, int] = {}
+        self._parts: dict[str, int] = {}
 
     def take(self, event: Event) -> None:
         self._legs.take(event)
         line = self._line(event)
         if line:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(plain(line, 500), markup=False, highlight=False, soft_wrap=True)
 
     def _line(self, event: Event) -> str:
         match event:
             case LegStarted():
                 where = f" on GPU {','.join(event.gpus)}" if event.gpus else ""
                 return f"{event.name}: started, {event.ranks} rank{'s' if event.ranks > 1 else ''}{where}"
-            case LegProgress() if event.step >= self._next.get(event.name, 0):
-                self._next[event.name] = event.step + self._every
-                return f"{event.name}: step {event.step}{self._how_far(event)}"
+            case LegProgress():
+                return self._progress(event)
             case LegEnding():
-                return f"{event.name}: ending, {plain(event.why)}"
+                return f"{event.name}: ending, {event.why}"
             case LegFinished():
                 end = event.end
                 how = f"{end.status} in {text.seconds(end.seconds)}" if end.seconds else end.status
                 rank = "" if end.failing_rank is None else f", rank {end.failing_rank} first"
-                return f"{end.name}: {how}{rank}" + (f": {plain(end.error, 300)}" if end.error else "")
+                return f"{end.name}: {how}{rank}" + (f": {end.error}" if end.error else "")
             case Interrupted():
                 return "interrupted; ending every rank"
             case TorchImported():
                 return f"torch imported in {text.seconds(event.seconds)}"
         return ""
 
-    def _how_far(self, event: LegProgress) -> str:
-        leg = self._legs.legs[event.name]
-        loss = "" if event.loss is None else f" loss {event.loss:.6g}"
-        left = leg.left(self._legs.steps, self._legs.clock())
-        if leg.rate is None or left is None:
-            return loss
-        return f"{loss}, {_rate(leg.rate)}, {text.seconds(round(left))} left"
+    def _progress(self, event: LegProgress) -> str:
+        """Empty where the leg has not come into another tenth of its steps."""
+        legs, leg = self._legs, self._legs.legs[event.name]
+        part = (legs.done(leg) - 1) * _PARTS // legs.steps
+        if part <= self._parts.get(event.name, -1):
+            return ""
+        self._parts[event.name] = part
+        loss = "" if event.loss is None else f" loss {text.value(event.loss)}"
+        left = leg.left(legs.steps, legs.clock())
+        rest = "" if leg.rate is None or left is None else f", {_rate(leg.rate)}, {text.seconds(round(left))} left"
+        return f"{event.name}: step {event.step}{loss}{rest}"
