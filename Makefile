@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-frameworks lint format schemas bench selftest picture lock clean
+.PHONY: help run test test-fast test-frameworks fuzz lint format schemas bench selftest picture lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
@@ -63,6 +63,10 @@ $(FRAMEWORK_VENVS)/%.installed: parity/recipes/%/requirements.txt $$(wildcard pa
 
 test-frameworks: $(VENV)/.installed-dev $$(patsubst %,$(FRAMEWORK_VENVS)/%.installed,$$(FRAMEWORKS)) ## install FRAMEWORKS="deepspeed ...", or all, and run their recipes
 	@PARITY_FRAMEWORKS="$(FRAMEWORKS)" $(BIN)/pytest tests/frameworks
+
+MINUTES ?= 30
+fuzz: $(VENV)/.installed-dev ## mutate logs of every format for MINUTES=30, and read them: curves or one line, or it shows what
+	@$(BIN)/python -m tests.fuzz $(MINUTES)
 
 lint: $(VENV)/.installed-dev ## ruff and mypy
 	@$(BIN)/ruff check .
