@@ -99,6 +99,7 @@ class _Legs:
         self.steps = steps
         self.clock = clock
         self._layouts = layouts
+        self._begun = clock()
 
     def done(self, leg: _Leg) -> int:
         """Steps that the leg has made; one that counts from 1 seems one ahead."""
@@ -119,13 +120,15 @@ class _Legs:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now = self.clock()
-        shown = self._chosen(max(1, options.size.height - 2))
+        shown = self._chosen(max(1, options.size.height - 3))
         rows = [self._cells(name, self.legs[name], now) for name in shown]
         yield from _fitted(rows, options.max_width)
         hidden = [leg.status for name, leg in self.legs.items() if name not in shown]
         if hidden:
             counts = ", ".join(f"{hidden.count(status)} {status}" for status in dict.fromkeys(hidden))
             yield Text(f"and {counts}", style="dim", no_wrap=True, overflow="ellipsis")
+        if all(leg.status == "waiting" for leg in self.legs.values()):
+            yield Text(f"starting, {text.seconds(round(now - self._begun))}", style="dim", no_wrap=True)
 
     def _chosen(self, room: int) -> list[str]:
         """As many as there is room for: those that run first, then those that did not end well."""

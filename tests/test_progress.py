@@ -70,6 +70,16 @@ def test_a_line_tells_state_step_loss_rate_and_time_left() -> None:
     assert second.split() == ["tp2", "tp=2", "waiting", "–/21", "━" * 20]
 
 
+def test_before_any_leg_runs_a_tick_shows_that_something_goes_on() -> None:
+    terminal = Terminal()
+    with terminal.watching("tp1", "tp2") as take:
+        terminal.now += 9
+        take(Tick())
+        assert terminal.frame()[2:] == ["starting, 9.0 s"]
+        take(started("tp1")[0])
+        assert len(terminal.frame()) == 2
+
+
 def test_a_tick_shows_the_time_of_a_leg_that_has_not_made_a_step() -> None:
     terminal = Terminal()
     with terminal.watching("tp1") as take:
@@ -123,9 +133,9 @@ def test_of_more_legs_than_lines_those_that_run_or_failed_are_shown_and_the_rest
             take(ended(name))
         take(ended("leg-17", "timed out", "after 600 s"))
         frame = terminal.frame()
-    assert len(frame) == 7
+    assert len(frame) == 6
     assert [line.split()[0] for line in frame[:3]] == ["leg-17", "leg-18", "leg-19"]
-    assert frame[-1] == "and 17 finished, 17 waiting"
+    assert frame[-1] == "and 17 finished, 18 waiting"
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "timed out", "interrupted", "not started"])
