@@ -277,12 +277,7 @@ class Leg(ABC):
 
     def environment(self) -> dict[str, str]:
         """What the leg's processes get in addition, whatever its kind."""
-        added = {**self.plan.env, **marker.environment(self.run_id, self.plan.name, self.plan.directory.absolute())}
-        if self.plan.cuda:
-            added["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
-        else:  # other legs, or no one, hold the GPUs; a trainer that sees one takes it
-            added.setdefault("CUDA_VISIBLE_DEVICES", "")
-        return added
+        return {**self.plan.env, **marker.environment(self.run_id, self.plan.name, self.plan.directory.absolute())}
 
 
 class StartError(Exception):

@@ -27,8 +27,10 @@ class LegPlan:
             `LD_LIBRARY_PATH`) comes too late for embedded ranks; `OMP_NUM_THREADS` is passed on to torch.
         cwd: working folder; None for the current one.
         timeout: wall-clock seconds from the start of its processes to the end of the last one.
-        cuda: ranks take GPUs, and `CUDA_VISIBLE_DEVICES` gets the leg's own; without it that is empty unless `env`
-            has one.
+        cuda: ranks take GPUs, and `CUDA_VISIBLE_DEVICES`, or what other accelerators have instead, gets the leg's
+            own; without it that is empty unless `env` has one.
+        expected: seconds that the leg will likely take, or of another unit, if that is the same for all.
+        early: start before legs that are not, however long these are.
         peer_grace: seconds that embedded ranks get to fail by themselves, and to write why, after one failed.
         progress: file of JSON lines with `step` and perhaps `loss`, followed while the leg runs;
             None for `rank-0.jsonl` in `directory`.
@@ -44,6 +46,8 @@ class LegPlan:
     cwd: Path | None = None
     timeout: float = 1800.0
     cuda: bool = False
+    expected: float = 0.0
+    early: bool = False
     peer_grace: float = 5.0
     progress: Path | None = None
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import psutil
 
@@ -18,7 +19,7 @@ from parity.launch.helpers import Guard, Warm
 from parity.launch.leg import Leg, StartError
 from parity.launch.plan import LegEnd, LegPlan
 from parity.launch.signals import StopRequests, stop_requests
-from parity.schedule import Need, Slots, check_room, start_now
+from parity.schedule import Need, Slots, packed, start_now
 
 __all__ = ["run_legs"]
 
@@ -50,8 +51,9 @@ def run_legs(
     names = [plan.name for plan in plans]
     if len(set(names)) != len(names):
         raise ValueError(f"two legs of the same name among {names}")
-    check_room((Need(plan.name, plan.ranks, plan.cuda) for plan in plans), slots)
-    run = _Run(plans, slots, run_id, on_event)
+    schedule = packed([_need(plan) for plan in plans], slots)
+    by_name = {plan.name: plan for plan in plans}
+    run = _Run([by_name[place.need.name] for place in schedule.places], slots, run_id, on_event)
     with stop_requests() as requests:
         before = {child.pid for child in psutil.Process().children()}
         reaper_before = linux.become_subreaper(True)
@@ -70,7 +72,7 @@ class _Run:
         self._waiting = list(plans)
         self._modules = sorted({plan.module for plan in plans if plan.module is not None})
         self._running: list[Leg] = []
-        self._free = slots
+        self._slots = self._free = slots
         self._run_id = run_id
         self._emit = emit
         # What legs have to tell, until `_pass_on`: an exception of the receiver's is none of the leg's.
@@ -127,14 +129,14 @@ class _Run:
 
     def _start_legs(self) -> None:
         plans = {plan.name: plan for plan in self._waiting}
-        needs = [Need(plan.name, plan.ranks, plan.cuda) for plan in self._waiting]
-        for grant in start_now(needs, self._free):
+        for grant in start_now([_need(plan) for plan in self._waiting], self._free):
             plan = plans[grant.name]
             self._waiting.remove(plan)
             leg = self._make(plan, grant.gpus)
-            self._free = Slots(
-                self._free.cpu - (0 if plan.cuda else grant.ranks),
-                tuple(gpu for gpu in self._free.gpus if gpu not in grant.gpus),
+            self._free = replace(
+                self._free,
+                cpu=self._free.cpu - (0 if plan.cuda else grant.ranks),
+                gpus=tuple(gpu for gpu in self._free.gpus if gpu not in grant.gpus),
             )
             self._running.append(leg)
             try:
@@ -150,6 +152,9 @@ class _Run:
             self._pass_on()
 
     def _make(self, plan: LegPlan, gpus: tuple[str, ...]) -> Leg:
+        visible = self._slots.accelerator.visible(gpus)
+        # On the CPU: other legs, or no one, hold the GPUs, and a trainer that sees one takes it.
+        plan = replace(plan, env={**plan.env, **visible} if plan.cuda else {**visible, **plan.env})
         if plan.module is None:
             return CommandLeg(plan, self._run_id, gpus, self._told.append)
         # One that had been ready and was killed since, by the kernel for memory say, is replaced.
@@ -168,7 +173,11 @@ class _Run:
         self._unwatch(leg)
         leg.close()
         self._running.remove(leg)
-        self._free = Slots(self._free.cpu + (0 if leg.plan.cuda else leg.plan.ranks), self._free.gpus + leg.gpus)
+        self._free = replace(
+            self._free,
+            cpu=self._free.cpu + (0 if leg.plan.cuda else leg.plan.ranks),
+            gpus=tuple(gpu for gpu in self._slots.gpus if gpu in self._free.gpus + leg.gpus),
+        )
         self._ended(leg.end)
 
     def _ended(self, end: LegEnd) -> None:
@@ -229,6 +238,10 @@ class _Run:
                 return
             marker.send(left, signal.SIGKILL)
             time.sleep(TICK)
+
+
+def _need(plan: LegPlan) -> Need:
+    return Need(plan.name, plan.ranks, plan.cuda, plan.expected, plan.early)
 
 
 def _ignore(event: Event) -> None:

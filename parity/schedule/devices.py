@@ -1,16 +1,17 @@
-"""Which waiting legs start now. Pure, except for the two functions that look at the machine."""
+"""What this machine has room for: CPU ranks by its cores, and accelerators by their own tools and variables."""
 
 import math
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from parity.errors import DeviceError
+from parity.errors import UsageError
 
-__all__ = ["Grant", "Need", "Slots", "check_room", "cpu_slots", "gpu_slots", "start_now"]
+__all__ = ["ACCELERATORS", "CUDA", "RANKS_PER_CORE", "Accelerator", "Slots", "cpu_slots", "found"]
 
 # CPU ranks wait for one another much of the time, and another leg's ranks fill the gaps. Legs of 1, 3 and 4 gloo
 # ranks, one OpenMP thread each, on 2 cores, seconds from the first start to the last end (medians, 2-4 runs):
@@ -21,6 +22,141 @@ __all__ = ["Grant", "Need", "Slots", "check_room", "cpu_slots", "gpu_slots", "st
 # Four a core also lets a leg of 4 ranks run on a machine with a single core.
 RANKS_PER_CORE = 4
 
+ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One make of accelerator.
+
+    Attributes:
+        make: what people call it.
+        word: what one of it is called.
+        device: what torch calls it.
+        variables: by which a process is told its devices; those of them that are set narrow what this one may use,
+            and a leg gets its own in all of them.
+        hidden: their value where a process is to see none; None where there is no such value.
+        list: every device there is, as the variables may name it, with its uuid or the name again.
+    """
+
+    make: str
+    word: str
+    device: Literal["cuda", "npu", "xpu"]
+    variables: tuple[str, ...]
+    hidden: str | None
+    list: Callable[[Mapping[str, str]], Sequence[tuple[str, str]]]
+
+    def visible(self, devices: Sequence[str]) -> dict[str, str]:
+        """The environment in which a process sees these devices and no others; with none, no device at all.
+
+        Empty where there are none to see and no value that says so.
+        """
+        value = ",".join(devices) or self.hidden
+        return {} if value is None else dict.fromkeys(self.variables, value)
+
+    def find(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The devices that this process may use, as the variables name them. Never raises."""
+        there = self.list(environ)
+        wanted = next((environ[name] for name in self.variables if name in environ), None)
+        return tuple(name for name, _ in there) if wanted is None else _narrowed(there, wanted)
+
+
+def _narrowed(there: Sequence[tuple[str, str]], wanted: str) -> tuple[str, ...]:
+    """Those of the devices that a variable's value names, in its order."""
+    visible: list[str] = []
+    for name in (part.strip() for part in wanted.split(",")):
+        # CUDA reads the list up to the first name that it does not know, and a repeated one voids it.
+        if not name or not any(name == one or uuid.startswith(name) for one, uuid in there):
+            break
+        if name in visible:
+            return ()
+        visible.append(name)
+    return tuple(visible)
+
+
+def _said(*command: str) -> str:
+    """What a vendor's tool prints; nothing where there is none or it fails."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=True, errors="replace"
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _cuda(_environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """By `nvidia-smi -L`, since CUDA itself would have to be initialised. A split GPU (MIG) counts as its parts."""
+    devices: list[tuple[str, str]] = []
+    whole = re.compile(r"GPU (\d+):.*\(UUID: (GPU-[^)]+)\)")
+    part = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
+    open_gpu = False  # the last one is a whole GPU, which its first part replaces
+    for line in _said("nvidia-smi", "-L").splitlines():
+        if match := whole.match(line):
+            devices.append((match[1], match[2]))
+            open_gpu = True
+        elif (match := part.match(line)) and devices:
+            if open_gpu:
+                devices.pop()
+                open_gpu = False
+            devices.append((match[1], match[1]))
+    return devices
+
+
+def _rocm(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """By the kernel's list of compute nodes, in which a GPU is one with SIMD units.
+
+    A node that a container was not given cannot be read. `HIP_VISIBLE_DEVICES` counts within what
+    `ROCR_VISIBLE_DEVICES` leaves (ROCm documentation, GPU isolation techniques), so that one stays as it is.
+    """
+    gpus = 0
+    for node in (ROOT / "sys/class/kfd/kfd/topology/nodes").glob("*"):
+        try:
+            gpus += re.search(r"^simd_count [1-9]", (node / "properties").read_text(), re.MULTILINE) is not None
+        except OSError:
+            continue
+    if "ROCR_VISIBLE_DEVICES" in environ:
+        gpus = min(gpus, len([name for name in environ["ROCR_VISIBLE_DEVICES"].split(",") if name.strip()]))
+    return _numbered(gpus)
+
+
+def _ascend(_environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """By their device files. `ASCEND_RT_VISIBLE_DEVICES` counts those of a container from 0."""
+    return _numbered(
+        sum(re.fullmatch(r"davinci\d+", file.name) is not None for file in (ROOT / "dev").glob("davinci*"))
+    )
+
+
+def _xpu(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """By `xpu-smi discovery --dump 1`: a column of the devices' numbers. A mask may name parts of devices."""
+    table = _said("xpu-smi", "discovery", "--dump", "1")
+    devices = _numbered(len(re.findall(r'^\s*"?\d+"?\s*$', table, re.MULTILINE)))
+    parts = [part.strip() for part in environ.get("ZE_AFFINITY_MASK", "").split(",") if "." in part]
+    return devices + [(part, part) for part in parts if (part.split(".")[0],) * 2 in devices]
+
+
+def _numbered(count: int) -> list[tuple[str, str]]:
+    return [(str(number), str(number)) for number in range(count)]
+
+
+CUDA = Accelerator("CUDA", "GPU", "cuda", ("CUDA_VISIBLE_DEVICES",), "", _cuda)
+ACCELERATORS = (
+    CUDA,
+    # HIP takes either variable; with the same value in both, nothing depends on which it takes.
+    Accelerator("ROCm", "GPU", "cuda", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"), "-1", _rocm),
+    Accelerator("Ascend", "NPU", "npu", ("ASCEND_RT_VISIBLE_DEVICES",), "", _ascend),
+    # An empty mask hides nothing.
+    Accelerator("XPU", "GPU", "xpu", ("ZE_AFFINITY_MASK",), None, _xpu),
+)
+
+
+def found(environ: Mapping[str, str] | None = None) -> tuple[Accelerator, tuple[str, ...]]:
+    """The first make of which this process may use a device, and those devices; CUDA and none where there is none."""
+    environ = os.environ if environ is None else environ
+    for accelerator in ACCELERATORS:
+        if devices := accelerator.find(environ):
+            return accelerator, devices
+    return CUDA, ()
+
 
 @dataclass(frozen=True)
 class Slots:
@@ -28,85 +164,32 @@ class Slots:
 
     Attributes:
         cpu: ranks that may share the processor cores at the same time.
-        gpus: devices as `CUDA_VISIBLE_DEVICES` names them; one rank each.
+        gpus: devices as the accelerator's variables name them; one rank each.
+        accelerator: their make.
     """
 
     cpu: int
     gpus: tuple[str, ...] = ()
+    accelerator: Accelerator = CUDA
 
     @classmethod
-    def here(cls, cpu: int | None = None) -> "Slots":
-        """What this process may use of this machine; `cpu` ranks at a time, if that is given."""
-        return cls(cpu_slots() if cpu is None else cpu, gpu_slots())
+    def here(cls, cpu: int | None = None, devices: Sequence[str] | None = None) -> "Slots":
+        """What this process may use of this machine; `cpu` ranks at a time, and these devices, where they are given.
 
-
-@dataclass(frozen=True)
-class Need:
-    """What one leg takes.
-
-    Attributes:
-        name: the leg.
-        ranks: its world size, and so the slots it takes.
-        cuda: whether these are GPUs.
-    """
-
-    name: str
-    ranks: int
-    cuda: bool = False
-
-
-@dataclass(frozen=True)
-class Grant:
-    """A leg that starts now.
-
-    Attributes:
-        name: the leg.
-        ranks: slots it takes.
-        gpus: the devices it gets; empty for a leg on the CPU.
-    """
-
-    name: str
-    ranks: int
-    gpus: tuple[str, ...] = ()
-
-
-def check_room(needs: Iterable[Need], slots: Slots) -> None:
-    """Raise before anything starts when a leg could never start.
-
-    Raises:
-        DeviceError: one line for each leg that needs more slots than there are.
-    """
-    lines = []
-    for need in needs:
-        if need.cuda and need.ranks > len(slots.gpus):
-            lines.append(
-                f"legs.{need.name}: needs {need.ranks} GPUs, this machine has {len(slots.gpus)}; "
-                "take a smaller layout, a machine with more GPUs, or run the leg on the CPU"
-            )
-        elif not need.cuda and need.ranks > slots.cpu:
-            lines.append(
-                f"legs.{need.name}: needs {need.ranks} ranks, this machine has room for {slots.cpu} "
-                f"({RANKS_PER_CORE} a core); take a smaller layout or a machine with more cores"
-            )
-    if lines:
-        raise DeviceError(*lines)
-
-
-def start_now(waiting: Sequence[Need], free: Slots) -> list[Grant]:
-    """The legs that start now, largest first, and smaller ones in the room that is left.
-
-    Legs of equal size start in the order given. A suite has a finite number of legs, so a large
-    one that smaller ones overtake still gets its turn.
-    """
-    grants = []
-    for need in sorted(waiting, key=lambda need: -need.ranks):
-        if need.cuda and need.ranks <= len(free.gpus):
-            grants.append(Grant(need.name, need.ranks, free.gpus[: need.ranks]))
-            free = replace(free, gpus=free.gpus[need.ranks :])
-        elif not need.cuda and need.ranks <= free.cpu:
-            grants.append(Grant(need.name, need.ranks))
-            free = replace(free, cpu=free.cpu - need.ranks)
-    return grants
+        Raises:
+            UsageError: a device that is given is not there, or is given twice. Where no tool tells what is there,
+                they are taken for CUDA's.
+        """
+        accelerator, gpus = found()
+        if devices is not None:
+            known = gpus or any(one.list(os.environ) for one in ACCELERATORS)
+            unknown = [name for name in devices if known and name not in gpus]
+            if unknown:
+                raise UsageError(f"--devices {unknown[0]}: no such device; there is {', '.join(gpus) or 'none'}")
+            if len(set(devices)) < len(devices):
+                raise UsageError(f"--devices {','.join(devices)}: names a device twice")
+            gpus = tuple(devices)
+        return cls(cpu_slots() if cpu is None else cpu, gpus, accelerator)
 
 
 def cpu_slots(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -133,51 +216,3 @@ def _cpu_quota(cgroup: Path) -> float | None:
     except (OSError, ValueError, ZeroDivisionError):  # no such group, or "max"
         return None
     return cores if cores > 0 else None  # version 1 says -1 for "no limit"
-
-
-def gpu_slots(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The GPUs this process may use, as `CUDA_VISIBLE_DEVICES` names them. Never raises.
-
-    Asks `nvidia-smi`, since CUDA itself would have to be initialised. A GPU that is split (MIG) counts
-    as its parts.
-    """
-    environ = os.environ if environ is None else environ
-    try:
-        listing = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True, errors="replace"
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return _visible(listing, environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-def _visible(listing: str, wanted: str | None) -> tuple[str, ...]:
-    """Devices in the output of `nvidia-smi -L`, narrowed to `wanted` (a value of `CUDA_VISIBLE_DEVICES`)."""
-    names: list[str] = []
-    uuids: list[str] = []
-    whole = re.compile(r"GPU (\d+):.*\(UUID: (GPU-[^)]+)\)")
-    part = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
-    open_gpu = False  # the last name is a whole GPU, which its first part replaces
-    for line in listing.splitlines():
-        if found := whole.match(line):
-            names.append(found[1])
-            uuids.append(found[2])
-            open_gpu = True
-        elif (found := part.match(line)) and names:
-            if open_gpu:
-                names.pop()
-                uuids.pop()
-                open_gpu = False
-            names.append(found[1])
-            uuids.append(found[1])
-    if wanted is None:
-        return tuple(names)
-    visible: list[str] = []
-    for name in (part.strip() for part in wanted.split(",")):
-        # CUDA reads the list up to the first name that it does not know, and a repeated one voids it.
-        if not name or not (name in names or any(uuid.startswith(name) for uuid in uuids)):
-            break
-        if name in visible:
-            return ()
-        visible.append(name)
-    return tuple(visible)

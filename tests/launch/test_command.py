@@ -225,7 +225,7 @@ def test_torchrun__output_of_every_rank_is_whole(bench: Bench) -> None:
 def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None:
     def listen(event: Event) -> None:
         if isinstance(event, LegProgress) and event.step >= 4:  # whichever rank came first, both have to be there
-            wait_for(lambda: all(f'"step": {4 + rank}' in bench.read(f"rank-{rank}.jsonl") for rank in range(2)))
+            wait_for(lambda: all(recorded(bench, rank, 4 + rank) for rank in range(2)))
             os.kill(os.getpid(), signal.SIGTERM)
 
     end = bench.run(bench.plan("leg", 2, command=f"{TORCHRUN} stubborn", cwd=ROOT), listen=listen)["leg"]
@@ -233,6 +233,11 @@ def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None
     assert end.error == "the run was ended by SIGTERM"
     assert end.last_steps == {0: 4, 1: 5}
     assert "now hanging" in bench.read("rank-1.log")
+
+
+def recorded(bench: Bench, rank: int, step: int) -> bool:
+    name = f"rank-{rank}.jsonl"
+    return (bench.root / "leg" / name).exists() and f'"step": {step}' in bench.read(name)
 
 
 def run_torchrun(bench: Bench, mode: str) -> LegEnd:
