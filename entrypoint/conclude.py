@@ -1,6 +1,5 @@
 """One result of what the legs left and of how they were run. Nothing that is odd is green."""
 
-import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,9 +9,9 @@ from entrypoint.launched import Launched, read
 from entrypoint.rejudge import NoResultError, rejudge
 from parity.checks.outcome import Verdict
 from parity.checks.verdict import merge
-from parity.result import ComparisonResult, Result
+from parity.result import Result
 
-__all__ = ["conclude", "divergent_step", "nothing", "telling", "worst_step"]
+__all__ = ["conclude", "nothing"]
 
 
 def conclude(
@@ -46,13 +45,14 @@ def conclude(
     said = " ".join(problems) or launched.said()
     worst = Verdict.ERROR if problems else launched.worst()
     verdict = merge([Verdict(result.verdict), worst])
-    notes = [f"Tested commit {shas[0]}{about}"] if tested else []
+    commit = f"Tested commit {shas[0]}{about}" if tested else None
     if shas and not tested:
-        notes = [f"This workflow run is about commit {shas[0]}, and that one is not known to have been tested."]
+        commit = f"This workflow run is about commit {shas[0]}, and that one is not known to have been tested."
     if tested and launched.tested_sha in shas[1:]:
-        notes = [*notes, f"What was checked out is {launched.tested_sha}, its merge into the base branch."]
+        commit = f"{commit} What was checked out is {launched.tested_sha}, its merge into the base branch."
     changed: dict[str, object] = {
-        "notes": [*notes, *launched.notes(), *result.notes],
+        "tested": commit,
+        "notes": [*launched.notes(), *result.notes],
         # What the run directory says is the code under test's to choose, and people paste this into a shell.
         "reproduce": _command(suite),
     }
@@ -86,25 +86,3 @@ def nothing(suite: str, why: str) -> Result:
 
 def _command(suite: str) -> str:
     return f"parity run {shlex.quote(suite)}"
-
-
-def telling(result: Result) -> ComparisonResult | None:
-    """The comparison that makes the verdict what it is, or the first."""
-    same = (one for one in result.comparisons if one.verdict == result.verdict)
-    return next(same, next(iter(result.comparisons), None))
-
-
-def worst_step(result: Result) -> int | None:
-    """The step of the largest deviation in units of what was allowed there, in the telling comparison."""
-    comparison = telling(result)
-    gaps = [gap for one in comparison.outcomes for gap in one.gaps] if comparison else []
-    placed = [(gap.times_allowed, gap.worst_step) for gap in gaps if gap.worst_step is not None]
-    known = [(times, step) for times, step in placed if times is not None and not math.isnan(times)]
-    return max(known or placed, key=lambda pair: pair[0] or 0.0, default=(None, None))[1]
-
-
-def divergent_step(result: Result) -> int | None:
-    """The first step of any metric beyond what was allowed, in the telling comparison."""
-    comparison = telling(result)
-    steps = [one.first_divergent_step for one in comparison.metrics] if comparison else []
-    return min((step for step in steps if step is not None), default=None)

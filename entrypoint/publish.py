@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from entrypoint import body, commands, comment, event, issue, outputs, rejudge, status, summary
-from entrypoint.conclude import conclude, divergent_step, nothing, telling, worst_step
+from entrypoint.conclude import conclude, nothing
 from entrypoint.fitting import chapters
 from entrypoint.github import Client, GitHubError
 from entrypoint.inputs import InputError, Inputs
 from parity.checks.outcome import Verdict
 from parity.errors import UsageError
 from parity.plain import plain
+from parity.report.first_screen import divergent_step, telling, worst_step
 from parity.report.markdown import split
 from parity.result import Result, now
 from parity.untrusted import write_whole

@@ -235,6 +235,7 @@ class Result(Model):
     verdict: VerdictName
     summary: str
     reproduce: str
+    tested: str | None = Field(default=None, description="Which commit ran, against the newest, in a sentence.")
     notes: list[str] = []
     legs: list[LegResult] = []
     comparisons: list[ComparisonResult] = []
