@@ -9,6 +9,7 @@ from parity.checks.outcome import Verdict
 from parity.errors import DiskError, UsageError
 from parity.judged import Judged
 from parity.report.curves_csv import render_curves
+from parity.report.html import render_html
 from parity.report.junit import render_junit
 from parity.report.markdown import render_markdown
 from parity.report.terminal import render_terminal
@@ -43,7 +44,9 @@ def deliver(judged: Judged, directory: RunDirectory | None, console: Console) ->
     if directory is not None:
         try:
             directory.write("result.json", result.dumps())
-            where = str(directory.write("report.md", render_markdown(result)))
+            directory.write("report.md", render_markdown(result))
+            where = str(directory.path)
+            directory.write("report.html", render_html(result))
             directory.write("junit.xml", render_junit(result))
             curves, every = render_curves(judged)
             directory.write("curves.csv", curves)

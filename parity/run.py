@@ -8,15 +8,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from parity.errors import DeviceError, DiskError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
 from parity.needs import check_needs
 from parity.placeholders import fill
+from parity.planning import needs
 from parity.result import LegResult, LegStatus
 from parity.rundir import RunDirectory, Snapshot, new_run_id, placeholders
-from parity.schedule import Need, Slots, check_room
+from parity.schedule import WORDS, Device, Need, Slots, check_room
+from parity.schedule.expected import expected
 from parity.sources import LegSource
 from parity.suite import Leg, Suite, digest, train_options
 from parity.suite_values import PERTURB
@@ -44,6 +45,7 @@ class Run:
         snapshot: the suite as it is recorded in the run directory.
         only: the legs to run.
         slots: devices.
+        needs: by leg, what it takes.
     """
 
     suite: Suite
@@ -53,27 +55,37 @@ class Run:
     snapshot: Snapshot
     only: Sequence[str]
     slots: Slots
+    needs: Mapping[str, Need]
 
 
-def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Literal["cpu", "cuda"], str]:
-    """`cpu` or `cuda` for all legs, and a note where that needs saying.
+def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Device, str]:
+    """What all legs run on, and a note where that needs saying.
 
     Raises:
         DeviceError: the suite asks for GPUs, or for more ranks at a time, than the machine has.
     """
-    need = max(suite.legs[name].ranks for name in only)
-    have = len(slots.gpus)
-    if suite.device == "cuda" and have < need:
-        raise DeviceError(
-            f"device: cuda, but {', '.join(name for name in only if suite.legs[name].ranks > have)} needs up to"
-            f" {need} GPUs and this machine offers {have}; a smaller layout, or device: cpu"
-        )
-    if suite.device == "auto" and 0 < have < need:
-        check_room((Need(name, suite.legs[name].ranks) for name in only), slots)
-        return "cpu", f"{have} GPUs are too few for a leg of {need} ranks, so all legs run on the CPU"
-    device: Literal["cpu", "cuda"] = "cuda" if suite.device != "cpu" and have else "cpu"
-    check_room((Need(name, suite.legs[name].ranks, device == "cuda") for name in only), slots)
-    return device, ""
+    need, have, make = max(suite.legs[name].ranks for name in only), len(slots.gpus), slots.accelerator
+    embedded = [name for name in only if suite.command_of(suite.legs[name]) is None]
+    device, note = suite.device, ""
+    if device not in ("auto", "cpu"):
+        if embedded and device != "cuda":
+            raise DeviceError(f"device: {device}, but the embedded trainer of {embedded[0]} takes cpu or cuda")
+        have = have if make.device == device else 0
+        if have < need:
+            large = ", ".join(name for name in only if suite.legs[name].ranks > have)
+            raise DeviceError(
+                f"device: {device}, but {large} needs up to {need} {WORDS[device]}s and this machine offers {have};"
+                " a smaller layout, or device: cpu"
+            )
+    if device == "auto":
+        device = make.device if have else "cpu"
+        if 0 < have < need:
+            device = "cpu"
+            note = f"{have} {make.word}s are too few for a leg of {need} ranks, so all legs run on the CPU"
+        elif embedded and device not in ("cpu", "cuda"):
+            device, note = "cpu", f"the embedded trainer takes no {make.make} device, so all legs run on the CPU"
+    check_room((Need(name, suite.legs[name].ranks, device != "cpu") for name in only), slots)
+    return device, note
 
 
 def prepare(
@@ -86,6 +98,7 @@ def prepare(
     suite_dir: Path | None = None,
     only: Sequence[str] = (),
     keep: bool = False,
+    durations: Path | None = None,
 ) -> tuple[Run, tuple[str, ...]]:
     """Make room for a run, and write down what is to be run.
 
@@ -96,8 +109,9 @@ def prepare(
         slots: devices.
         reproduce: the command line that runs it.
         suite_dir: the folder that the suite file lies in; `folder` if not given.
-        only: the legs to run; all if there are none.
+        only: the legs to run; those that some comparison needs if there are none.
         keep: leave an earlier run's other legs where they are.
+        durations: the earlier run that tells how long legs take; the one in `out` if not given.
 
     Returns:
         What `run` takes; and what a person should know before it begins.
@@ -107,15 +121,22 @@ def prepare(
         PackageError: the legs' Python lacks a module that the suite says they import.
         UsageError: `out` is no place for a run.
     """
-    names = list(only or suite.legs)
+    names = list(only or suite.compared())
     device, note = choose_device(suite, names, slots)
     suite_dir = (folder if suite_dir is None else suite_dir).absolute()
     check_needs(suite, names, folder, suite_dir, _PATH)
+    takes = needs(suite, names, device, expected(suite, names, durations or out))
     directory, moved = RunDirectory.create(out, keep=keep, legs=names)
     snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
     directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
-    notes = (f"the earlier run is now in {moved}" if moved else "", note)
-    return Run(suite, folder, suite_dir, directory, snapshot, names, slots), tuple(filter(None, notes))
+    left_out = [] if keep else [name for name in suite.legs if name not in suite.compared()]
+    notes = (
+        f"the earlier run is now in {moved}" if moved else "",
+        note,
+        f"not run, for no comparison needs it: {', '.join(left_out)}" if left_out else "",
+    )
+    by_name = {need.name: need for need in takes}
+    return Run(suite, folder, suite_dir, directory, snapshot, names, slots, by_name), tuple(filter(None, notes))
 
 
 def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
@@ -159,7 +180,7 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
     suite, leg = plan.suite, plan.suite.legs[name]
     out = plan.directory.leg(name)
     values = placeholders(suite, name, leg, out, plan.snapshot.run_id, plan.suite_dir)
-    cuda = plan.snapshot.device == "cuda"
+    need = plan.needs[name]
     common = {
         "name": name,
         "ranks": leg.ranks,
@@ -167,12 +188,14 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
         "env": {"PATH": _PATH, **suite.env, **leg.env},
         "cwd": plan.folder / fill(leg.cwd or suite.cwd or ".", values),
         "timeout": leg.timeout or suite.timeout,
-        "cuda": cuda,
+        "cuda": need.cuda,
+        "expected": need.seconds,
+        "early": need.early,
     }
     command = suite.command_of(leg)
     if command is None:
         options = train_options(suite, leg)
-        arguments = Arguments(options, leg.sizes(), suite.steps, suite.seed, "cuda" if cuda else "cpu")
+        arguments = Arguments(options, leg.sizes(), suite.steps, suite.seed, "cuda" if need.cuda else "cpu")
         return LegPlan(module="parity.train", argv=tuple(to_argv(arguments)), **common)  # type: ignore[arg-type]
     filled: str | tuple[str, ...]
     if isinstance(command, str):
@@ -235,7 +258,7 @@ def _shown(leg: Leg, plan: LegPlan) -> str:
 
 
 def check_only(suite: Suite, only: Sequence[str]) -> list[str]:
-    """The legs to run, in the suite's order.
+    """The legs to run, in the suite's order: those named, or all that some comparison needs.
 
     Raises:
         UsageError: a name is no leg of the suite, or this process's environment would move every leg's weights.
@@ -245,4 +268,4 @@ def check_only(suite: Suite, only: Sequence[str]) -> list[str]:
     unknown = [name for name in only if name not in suite.legs]
     if unknown:
         raise UsageError(*(f"--only {name}: no such leg; there is {', '.join(suite.legs)}" for name in unknown))
-    return [name for name in suite.legs if not only or name in only]
+    return [name for name in suite.legs if name in (only or suite.compared())]

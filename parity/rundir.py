@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from parity.errors import DiskError, UsageError
 from parity.plain import plain
 from parity.result import LegResult
+from parity.schedule import Device
 from parity.suite import Leg, Suite
 from parity.untrusted import MissingError, open_regular, read_bytes, write_whole
 
@@ -39,7 +40,7 @@ class Snapshot(BaseModel):
     format: Literal["parity.suite/1"] = "parity.suite/1"
     run_id: str
     reproduce: str
-    device: Literal["cpu", "cuda"]
+    device: Device
     suite: Suite
 
 

@@ -201,8 +201,9 @@ class Suite(_Model):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     steps: int = Field(ge=1, le=10_000_000, description="Optimizer steps of every leg.")
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="auto takes GPUs if the machine has enough for the largest leg."
+    device: Literal["auto", "cpu", "cuda", "npu", "xpu"] = Field(
+        default="auto",
+        description="auto takes GPUs, or other accelerators, if the machine has enough for the largest leg.",
     )
     profile: ProfileName = Field(default="auto", description="auto goes by dtype and device.")
     bounds: BoundsByMetric = BoundsByMetric()
@@ -212,6 +213,9 @@ class Suite(_Model):
     floor: FloorSetting = Field(
         default=None,
         description="Legs to make of each comparison's baseline, to measure how far correct runs differ.",
+    )
+    stop: Literal["first-divergence"] | None = Field(
+        default=None, description="Ends a candidate that is wrong at its first step there, for its verdict is known."
     )
     needs: list[Module] = Field(
         default=[], description="Python modules that the legs import; nothing is started where one is missing."
@@ -223,6 +227,11 @@ class Suite(_Model):
     source: SourceSetting = None
     legs: dict[Name, Leg] = Field(min_length=1)
     compare: list[Compare] = Field(min_length=1)
+
+    def compared(self) -> list[str]:
+        """The legs that some comparison needs, in the suite's order; others are not run."""
+        named = {name for item in self.compare for name in item.legs()}
+        return [name for name in self.legs if name in named]
 
     def command_of(self, leg: Leg) -> str | list[str] | None:
         """The leg's command with its placeholders, or None if it runs the embedded trainer."""

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import click
 
-from parity.commands.suites import folder_of, override_options, override_words, overrides, slots_option, suite_path
+from parity.commands.suites import (
+    devices_option,
+    durations_option,
+    folder_of,
+    override_options,
+    override_words,
+    overrides,
+    slots_option,
+    suite_path,
+)
 
 __all__ = ["run"]
 
@@ -15,6 +24,8 @@ __all__ = ["run"]
 @click.option("--only", multiple=True, metavar="LEG", help="Run this leg only; repeatable. Others stay as they are.")
 @override_options
 @slots_option
+@devices_option
+@durations_option
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("parity-out"), show_default=True, help="Run directory."
 )
@@ -25,6 +36,8 @@ def run(
     seed: int | None,
     device: str | None,
     slots: int | None,
+    devices: tuple[str, ...] | None,
+    durations: Path | None,
     out: Path,
 ) -> int:
     """Run the legs of SUITE, a file or a recipe's name, and compare them."""
@@ -45,10 +58,11 @@ def run(
         folder=folder_of(path),
         suite_dir=path.parent,
         out=out,
-        slots=Slots.here(slots),
+        slots=Slots.here(slots, devices),
         reproduce=shlex.join(command),
         only=check_only(loaded, only),
         keep=bool(only),
+        durations=durations,
     )
     console = make_console()
     for line in notes:

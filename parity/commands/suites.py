@@ -10,6 +10,8 @@ from parity.errors import UsageError
 
 __all__ = [
     "RECIPES",
+    "devices_option",
+    "durations_option",
     "folder_of",
     "override_options",
     "override_words",
@@ -24,10 +26,32 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 slots_option = click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
 
 
+def _device_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    names = None if value is None else tuple(name.strip() for name in value.split(","))
+    if names is not None and not all(names):
+        raise click.BadParameter(f"{value!r} is no list such as 0,1,3")
+    return names
+
+
+devices_option = click.option(
+    "--devices", callback=_device_names, metavar="LIST", help="Accelerators to use, such as 0,1,3; else all."
+)
+durations_option = click.option(
+    "--durations",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN_DIR",
+    help="Earlier run that tells how long legs take; else the one in the output folder.",
+)
+
+
 def override_options(command: Callable[..., int]) -> Callable[..., int]:
     """Options of a command that each stand instead of the suite's: `steps`, `seed` and `device`."""
     for option in (
-        click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Instead of the suite's device."),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "cpu", "cuda", "npu", "xpu"]),
+            help="Instead of the suite's device.",
+        ),
         click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed."),
         click.option("--steps", type=click.IntRange(1), help="Instead of the suite's steps."),
     ):

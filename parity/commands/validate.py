@@ -19,6 +19,6 @@ def validate(suite: str) -> int:
     click.echo(f"{suite}: {len(loaded.legs)} legs, {len(loaded.compare)} comparisons, {loaded.steps} steps")
     for name, leg in loaded.legs.items():
         click.echo(f"  {name}: {leg.sizes()}, {leg.ranks} rank{'s' if leg.ranks > 1 else ''}")
-    device, note = choose_device(loaded, list(loaded.legs), Slots.here())
+    device, note = choose_device(loaded, loaded.compared(), Slots.here())
     click.echo(f"  here the legs would run on {device}{f': {note}' if note else ''}")
     return 0

@@ -1,11 +1,13 @@
 """What a machine has room for, and which legs run on it when."""
 
-from parity.schedule.devices import RANKS_PER_CORE, Accelerator, Slots, cpu_slots
+from parity.schedule.devices import RANKS_PER_CORE, WORDS, Accelerator, Device, Slots, cpu_slots
 from parity.schedule.packing import Grant, Need, Place, Schedule, check_room, packed, start_now
 
 __all__ = [
     "RANKS_PER_CORE",
+    "WORDS",
     "Accelerator",
+    "Device",
     "Grant",
     "Need",
     "Place",

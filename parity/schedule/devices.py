@@ -11,7 +11,7 @@ from typing import Literal
 
 from parity.errors import UsageError
 
-__all__ = ["ACCELERATORS", "CUDA", "RANKS_PER_CORE", "Accelerator", "Slots", "cpu_slots", "found"]
+__all__ = ["ACCELERATORS", "CUDA", "RANKS_PER_CORE", "WORDS", "Accelerator", "Device", "Slots", "cpu_slots", "found"]
 
 # CPU ranks wait for one another much of the time, and another leg's ranks fill the gaps. Legs of 1, 3 and 4 gloo
 # ranks, one OpenMP thread each, on 2 cores, seconds from the first start to the last end (medians, 2-4 runs):
@@ -23,6 +23,9 @@ __all__ = ["ACCELERATORS", "CUDA", "RANKS_PER_CORE", "Accelerator", "Slots", "cp
 RANKS_PER_CORE = 4
 
 ROOT = Path("/")
+
+
+Device = Literal["cpu", "cuda", "npu", "xpu"]
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,9 @@ ACCELERATORS = (
     # An empty mask hides nothing.
     Accelerator("XPU", "GPU", "xpu", ("ZE_AFFINITY_MASK",), None, _xpu),
 )
+
+WORDS: Mapping[str, str] = {one.device: one.word for one in ACCELERATORS}
+"""What one accelerator is called, by what torch calls its make."""
 
 
 def found(environ: Mapping[str, str] | None = None) -> tuple[Accelerator, tuple[str, ...]]:
