@@ -7,9 +7,11 @@ from parity.commands.calibrate import calibrate
 from parity.commands.compare import compare
 from parity.commands.init import init
 from parity.commands.inspect import inspect
+from parity.commands.plan import plan
 from parity.commands.report import report
 from parity.commands.run import run
 from parity.commands.selftest import selftest
+from parity.commands.show import show
 from parity.commands.validate import validate
 from parity.exits import Group
 
@@ -25,5 +27,5 @@ def main() -> None:
     """
 
 
-for command in (run, compare, inspect, validate, init, report, calibrate, selftest):
+for command in (run, plan, compare, inspect, validate, init, report, show, calibrate, selftest):
     main.add_command(command)

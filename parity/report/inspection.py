@@ -8,7 +8,7 @@ from rich.text import Text
 from parity.inspection import InspectedFile, MetricSeen
 from parity.plain import plain
 from parity.report import text
-from parity.report.terminal import add_row, make_table
+from parity.report.columns import Columns
 
 __all__ = ["render_inspection"]
 
@@ -41,7 +41,7 @@ def _render(one: InspectedFile, console: Console) -> None:
 
 
 def _metrics(metrics: Sequence[MetricSeen], console: Console) -> None:
-    table = make_table("  metric", "field", "printed", "values", "first", "last", left=3)
+    table = Columns("  metric", "field", "printed", "values", "first", "last", left=3)
     for one in metrics:
         printed = one.resolution.text if one.resolution else "–"
         first, last = text.value(one.first), text.value(one.last)
@@ -49,8 +49,8 @@ def _metrics(metrics: Sequence[MetricSeen], console: Console) -> None:
             console.print(Text(f"  {one.metric} (field {one.field}): {one.count} values, {first} … {last}"))
             console.print(Text(f"    printed {printed}"))
         else:
-            add_row(table, (f"  {one.metric}", one.field, printed, str(one.count), first, last))
-    if table.row_count:
+            table.add(f"  {one.metric}", one.field, printed, str(one.count), first, last)
+    if console.width >= _NARROW:
         console.print(table)
 
 

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from parity.plain import plain
 from parity.report import text
+from parity.report.columns import COLOURS, Columns
 from parity.report.markdown import environment
-from parity.report.terminal import COLOURS, add_row, make_table
 from parity.selftest.result import CleanRun, Selftest
 
 __all__ = ["headline", "render_selftest", "render_selftest_markdown"]
@@ -74,27 +74,24 @@ def render_selftest_markdown(result: Selftest) -> str:
 def render_selftest(result: Selftest, console: Console) -> None:
     """The matrix, a line a fault, and what it comes to."""
     if result.faults:
-        table = make_table("class", "fault", "layout", "verdict", "by", "step", "× allowed", left=5)
+        table = Columns("class", "fault", "layout", "verdict", "by", "step", "× allowed", left=5)
         for run in result.faults:
             found = run.finding
-            add_row(
-                table,
-                (
-                    run.mutation,
-                    run.fault,
-                    run.layout,
-                    Text(run.verdict, style="green" if run.caught else "red"),
-                    "" if found is None else plain(f"{found.check} {found.what}".strip(), 60),
-                    "–" if found is None or found.step is None else str(found.step),
-                    text.times(found.times_allowed if found else None),
-                ),
+            table.add(
+                run.mutation,
+                run.fault,
+                run.layout,
+                Text(run.verdict, style="green" if run.caught else "red"),
+                "" if found is None else plain(f"{found.check} {found.what}".strip(), 60),
+                "–" if found is None or found.step is None else str(found.step),
+                text.times(found.times_allowed if found else None),
             )
         console.print(table)
     if result.clean:
-        table = make_table("correct", "layout", "runs", "alarms", "nearest to allowed", left=2)
+        table = Columns("correct", "layout", "runs", "alarms", "nearest to allowed", left=2)
         for row in _by_layout(result.clean):
             alarms = Text(str(row.alarms), style=COLOURS["fail"] if row.alarms else "")
-            add_row(table, (row.model, row.layout, str(row.runs), alarms, text.times(row.nearest)))
+            table.add(row.model, row.layout, str(row.runs), alarms, text.times(row.nearest))
         console.print(table)
     missed = [run for run in result.faults if not run.caught]
     for one in missed:
