@@ -11,7 +11,6 @@ from parity.commands.plan import plan
 from parity.commands.report import report
 from parity.commands.run import run
 from parity.commands.selftest import selftest
-from parity.commands.show import show
 from parity.commands.validate import validate
 from parity.exits import Group
 
@@ -27,5 +26,5 @@ def main() -> None:
     """
 
 
-for command in (run, plan, compare, inspect, validate, init, report, show, calibrate, selftest):
+for command in (run, plan, compare, inspect, validate, init, report, calibrate, selftest):
     main.add_command(command)

@@ -54,7 +54,7 @@ def test_text__legs_by_slot_and_time(tmp_path: Path) -> None:
         "",
         "0 [tp3-------------------------------][tp2-------------------]",
         "1 [tp3-------------------------------][tp2-------------------]",
-        "2 [tp3-------------------------------][plain----]",
+        "2 [tp3-------------------------------][plain-----]",
         "",
         "ends after 10.0 s; no schedule ends before 9.3 s",
         "all together 28 device-seconds",
