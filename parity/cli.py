@@ -11,6 +11,7 @@ from parity.commands.plan import plan
 from parity.commands.report import report
 from parity.commands.run import run
 from parity.commands.selftest import selftest
+from parity.commands.show import show
 from parity.commands.validate import validate
 from parity.exits import Group
 
@@ -26,5 +27,5 @@ def main() -> None:
     """
 
 
-for command in (run, plan, compare, inspect, validate, init, report, calibrate, selftest):
+for command in (run, plan, compare, inspect, validate, init, report, show, calibrate, selftest):
     main.add_command(command)
