@@ -35,19 +35,26 @@ class CommandLeg(Leg):
 
     def start(self) -> None:
         self.prepare()
+        port = _free_port()
+        variables = torchrun.variables(self.plan.directory.absolute(), self.run_id, port)
+        self.spawn(self.command(), {**variables, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        self.running()
+        self.emit(LegStarted(self.plan.name, self.plan.ranks, self.gpus, port))
+
+    def command(self) -> list[str]:
+        """The arguments of what the plan runs."""
         command = self.plan.command
         assert command is not None
-        port = _free_port()
-        env = {
-            # As torchrun does for several ranks, and so that one rank sums in the same order as these.
-            "OMP_NUM_THREADS": "1",
-            **os.environ,
-            **torchrun.variables(self.plan.directory.absolute(), self.run_id, port),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            **self.environment(),
-        }
-        argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        return ["sh", "-c", command] if isinstance(command, str) else list(command)
+
+    def spawn(self, argv: list[str], variables: Mapping[str, str]) -> None:
+        """Start the process that the leg waits for.
+
+        Raises:
+            StartError: there is no such program, or it may not be run.
+        """
+        # One thread: as torchrun does for several ranks, and so that one rank sums in the same order as these.
+        env = {"OMP_NUM_THREADS": "1", **os.environ, **variables, **self.environment()}
         log = os.open(self._command_log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         try:
             self._process = subprocess.Popen(
@@ -67,8 +74,6 @@ class CommandLeg(Leg):
             os.close(log)
         with contextlib.suppress(OSError):  # wakes the loop; without it the next tick notices
             self.wake = [os.pidfd_open(self._process.pid)]
-        self.running()
-        self.emit(LegStarted(self.plan.name, self.plan.ranks, self.gpus, port))
 
     def poll(self) -> bool:
         if self._process is None:
@@ -90,14 +95,19 @@ class CommandLeg(Leg):
 
     def collect_logs(self) -> None:
         self._apart = torchrun.collect_logs(self.plan.directory)
-        if not self._apart and self.plan.ranks == 1 and not self._log(0).exists():
-            os.link(self._command_log, self._log(0), follow_symlinks=False)
+        if not self._apart and self.plan.ranks == 1:
+            self.only_rank(self._command_log)
+
+    def only_rank(self, log: Path) -> None:
+        """Give the output of what has a single rank its second name."""
+        if log.exists() and not self._log(0).exists():
+            os.link(log, self._log(0), follow_symlinks=False)
 
     def failure(self) -> Symptom | None:
         code = self._process.returncode if self._process is not None else None
         if code == 0:
             return None
-        codes = torchrun.failures(tail(self._command_log))
+        codes = self.reports()
         # A rank that torchrun does not name was ended by it, or failed in the same moment; what its log says
         # counts only if those named fell to another one's end.
         first = self._first(codes, codes)
@@ -105,11 +115,19 @@ class CommandLeg(Leg):
             first = self._first(range(self.plan.ranks), codes)
         if first is not None and not (first.echo and code != 1):
             return first if first.exit_code is not None else replace(first, exit_code=code)
-        whole = symptom(None, code, self._ended, self._command_log)
-        if whole is None or code != 127:
-            return whole
-        said = whole.error.partition("last output: ")[2]
-        return replace(whole, error=f"no such command ({describe_exit(code)}): {said}")
+        return self.whole(code, self._command_log)
+
+    def reports(self) -> Mapping[int, int]:
+        """Exit code by rank, as far as torchrun told, the one that it saw first in front."""
+        return torchrun.failures(tail(self._command_log))
+
+    def whole(self, code: int | None, log: Path) -> Symptom | None:
+        """What the command as a whole says, where no rank is known to have failed."""
+        found = symptom(None, code, self._ended, log)
+        if found is None or code != 127:
+            return found
+        said = found.error.partition("last output: ")[2]
+        return replace(found, error=f"no such command ({describe_exit(code)}): {said}")
 
     def _first(self, ranks: Iterable[int], codes: Mapping[int, int]) -> Symptom | None:
         found = []

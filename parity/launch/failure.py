@@ -29,7 +29,8 @@ PEER = re.compile(
     re.IGNORECASE,
 )
 TRACEBACK = "Traceback (most recent call last):"
-PREFIX = re.compile(r"^(\[[a-z_]*\d+\]: ?)+", re.IGNORECASE)  # "[rank0]: " by torch, "[default0]:" by torchrun
+# "[rank0]: " by torch, "[default0]:" by torchrun, "[rank3/1]:" as `parity.launch.nodes` asks torchrun for.
+PREFIX = re.compile(r"^(\[[a-z_]*\d+(/\d+)?\]: ?)+", re.IGNORECASE)
 # Not `\s*` at a line's start: on a log of empty lines that takes minutes.
 WHAT = re.compile(r"^[ \t]*what\(\):[ \t]*(.+)", re.MULTILINE)
 SHELL = 128  # a shell's exit code for a command that a signal ended is this and the signal's number

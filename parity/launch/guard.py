@@ -4,8 +4,10 @@ A supervisor that is killed with SIGKILL can't end anything. Embedded ranks die 
 but a command's ranks and daemons don't, as torchrun starts them in sessions of their own.
 """
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -21,19 +23,20 @@ def main(argv: Sequence[str]) -> None:
     """Wait on standard input: a byte says that the run ended well, its end without one that the supervisor died.
 
     Args:
-        argv: the run's id.
+        argv: the run's id, and perhaps a command that ends what runs on other machines.
     """
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     if os.read(0, 1):
         return
+    run_id, *elsewhere = argv
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        left = marker.members(argv[0], None)
-        if not left:
-            return
+    while (left := marker.members(run_id, None)) and time.monotonic() < deadline:
         marker.send(left, signal.SIGKILL)
         time.sleep(0.05)
+    if elsewhere:  # only now: what is left here could ask for more
+        with contextlib.suppress(OSError):
+            subprocess.run(elsewhere, check=False)
 
 
 if __name__ == "__main__":

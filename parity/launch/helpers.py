@@ -116,11 +116,11 @@ class Warm:
 
 
 class Guard:
-    """The guard process (`parity.launch.guard`)."""
+    """The guard process (`parity.launch.guard`); `cancel` is the command that ends what runs elsewhere."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, cancel: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [*_interpreter("guard"), run_id],
+            [*_interpreter("guard"), run_id, *cancel],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

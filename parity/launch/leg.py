@@ -7,7 +7,7 @@ import signal
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -29,7 +29,7 @@ DUMP = 0.2  # seconds for ranks to write their stacks before SIGTERM
 SETTLE = 0.5  # for helpers (resource trackers, loader workers) to see that the leg has ended and go: ten looks
 ACCIDENT = "parity-error.log"  # the traceback of an error of ours, for its report
 # What an earlier run may have left in a leg's folder; old lines would pass for this run's.
-LEFT = ("rank-*", "command.log", ACCIDENT, torchrun.FOLDER)
+LEFT = ("rank-*", "node-*.log", "command.log", ACCIDENT, torchrun.FOLDER)
 GIVE_UP = 10.0  # after SIGKILL; a process that is still there hangs in the kernel, and no one can end it
 
 
@@ -82,6 +82,14 @@ class Leg(ABC):
     def dump(self) -> None:  # noqa: B027  not every kind can
         """Have the ranks write where they are into their logs, where they can."""
 
+    def ask_to_end(self) -> None:
+        """Tell the leg's processes that they should end; they have a moment before `kill`."""
+        marker.send(self._members(), signal.SIGTERM)
+
+    def kill(self, left: Sequence[psutil.Process]) -> None:
+        """End what is left here, and whatever else belongs to the leg, at once. Called until nothing is left."""
+        marker.send(left, signal.SIGKILL)
+
     @abstractmethod
     def failure(self) -> Symptom | None:
         """What went wrong first; None when nothing did. Called when all processes are gone."""
@@ -120,7 +128,7 @@ class Leg(ABC):
                 self._status, self._why = status, why
                 self.emit(LegEnding(self.plan.name, why))
             if grace > 0:
-                marker.send(self._members(), signal.SIGTERM)
+                self.ask_to_end()
         self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
     def tick(self) -> None:
@@ -148,7 +156,7 @@ class Leg(ABC):
         left: list[psutil.Process] = []
         with contextlib.suppress(Exception):  # if even that fails: the run kills what is left when it ends
             left = self._members()
-            marker.send(left, signal.SIGKILL)
+            self.kill(left)
         if left and now < self._kill_at + GIVE_UP:
             return
         with contextlib.suppress(OSError):
@@ -190,7 +198,7 @@ class Leg(ABC):
             self._leftovers = {process.pid for process in left}
             self.stop("failed", "")  # the status stays what the exit codes say
         if now >= self._kill_at:
-            marker.send(left, signal.SIGKILL)
+            self.kill(left)
         if left and now < self._kill_at + GIVE_UP:
             return
         if self._quit is None and now < self._kill_at + GIVE_UP:

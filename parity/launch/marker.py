@@ -10,6 +10,7 @@ __all__ = ["LEG", "PLACEHOLDER", "RUN", "environment", "members", "send"]
 
 RUN = "PARITY_RUN_ID"
 LEG = "PARITY_LEG"
+NODE = "PARITY_NODE"  # set where something else than this machine's launcher ends the process
 PLACEHOLDER = " " * 255  # holds any leg name, as this names a folder; see `linux.overwrite_environ`
 
 
@@ -46,7 +47,7 @@ def members(run_id: str, leg: str | None, roots: Iterable[int] = ()) -> list[psu
 
 def _marked(info: Mapping[str, object], run_id: str, leg: str | None) -> bool:
     environ = info["environ"]
-    if not isinstance(environ, dict) or environ.get(RUN) != run_id:
+    if not isinstance(environ, dict) or environ.get(RUN) != run_id or NODE in environ:
         return False
     return leg is None or environ.get(LEG) == leg
 

@@ -11,6 +11,21 @@ Status = Literal["finished", "failed", "timed out", "interrupted", "not started"
 
 
 @dataclass(frozen=True)
+class Slurm:
+    """Have Slurm run a leg.
+
+    Attributes:
+        nodes: how many; each gets as many ranks as any other.
+        options: more options of `srun`.
+        most: legs that Slurm is asked to run at a time; None for all.
+    """
+
+    nodes: int
+    options: tuple[str, ...] = ()
+    most: int | None = None
+
+
+@dataclass(frozen=True)
 class LegPlan:
     """One leg to run. Either `module` or `command` says what.
 
@@ -18,7 +33,7 @@ class LegPlan:
         name: the leg's name; unique in a run.
         ranks: world size, and so the slots the leg takes.
         directory: where its logs and records go; the launcher creates it, and removes an earlier run's
-            `rank-*`, `command.log` and `torchrun/` from it. May not be a link.
+            `rank-*`, `node-*`, `command.log` and `torchrun/` from it. May not be a link.
         module: an importable package such as `parity.train`, whose `__main__.main(argv)` runs in every rank,
             in processes forked from one that has imported torch already.
         argv: arguments for the module.
@@ -32,6 +47,7 @@ class LegPlan:
         expected: seconds that the leg will likely take, or of another unit, if that is the same for all.
         early: start before legs that are not, however long these are.
         peer_grace: seconds that embedded ranks get to fail by themselves, and to write why, after one failed.
+        launcher: what starts the leg's ranks, if not this machine alone.
         progress: file of JSON lines with `step` and perhaps `loss`, followed while the leg runs;
             None for `rank-0.jsonl` in `directory`.
     """
@@ -49,6 +65,7 @@ class LegPlan:
     expected: float = 0.0
     early: bool = False
     peer_grace: float = 5.0
+    launcher: Slurm | None = None
     progress: Path | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +73,11 @@ class LegPlan:
             raise ValueError(f"leg {self.name}: give either a module or a command")
         if self.ranks < 1:
             raise ValueError(f"leg {self.name}: a leg has at least one rank, not {self.ranks}")
+
+    @property
+    def slots(self) -> int:
+        """How many slots of this machine the leg takes."""
+        return 0 if self.launcher is not None else self.ranks
 
 
 @dataclass(frozen=True)

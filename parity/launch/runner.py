@@ -17,8 +17,9 @@ from parity.launch.embedded import EmbeddedLeg
 from parity.launch.events import Event, Interrupted, LegFinished, Tick
 from parity.launch.helpers import Guard, Warm
 from parity.launch.leg import Leg, StartError
-from parity.launch.plan import LegEnd, LegPlan
+from parity.launch.plan import LegEnd, LegPlan, Slurm
 from parity.launch.signals import StopRequests, stop_requests
+from parity.launch.slurm import SlurmLeg, cancel, job_name
 from parity.schedule import Need, Slots, packed, start_now
 
 __all__ = ["run_legs"]
@@ -70,7 +71,8 @@ class _Run:
     def __init__(self, plans: Sequence[LegPlan], slots: Slots, run_id: str, emit: Callable[[Event], None]) -> None:
         self.ends: dict[str, LegEnd] = {}
         self._waiting = list(plans)
-        self._modules = sorted({plan.module for plan in plans if plan.module is not None})
+        self._modules = sorted({plan.module for plan in plans if plan.module is not None and plan.launcher is None})
+        self._jobs = [job_name(run_id, plan.name) for plan in plans if isinstance(plan.launcher, Slurm)]
         self._running: list[Leg] = []
         self._slots = self._free = slots
         self._run_id = run_id
@@ -85,7 +87,7 @@ class _Run:
 
     def start_helpers(self) -> None:
         """The guard, and the warm process if a leg will need it: its imports take the longest."""
-        self._guard = Guard(self._run_id)
+        self._guard = Guard(self._run_id, cancel(self._jobs) if self._jobs else [])
         if self._modules:
             self._start_warm()
 
@@ -131,11 +133,13 @@ class _Run:
         plans = {plan.name: plan for plan in self._waiting}
         for grant in start_now([_need(plan) for plan in self._waiting], self._free):
             plan = plans[grant.name]
+            if self._holds_back(plan):
+                continue
             self._waiting.remove(plan)
             leg = self._make(plan, grant.gpus)
             self._free = replace(
                 self._free,
-                cpu=self._free.cpu - (0 if plan.cuda else grant.ranks),
+                cpu=self._free.cpu - (0 if plan.cuda else plan.slots),
                 gpus=tuple(gpu for gpu in self._free.gpus if gpu not in grant.gpus),
             )
             self._running.append(leg)
@@ -151,7 +155,15 @@ class _Run:
                 self._selector.register(fd, selectors.EVENT_READ)
             self._pass_on()
 
+    def _holds_back(self, plan: LegPlan) -> bool:
+        """Whether Slurm has as many legs of the run as it is to have at a time."""
+        if not isinstance(plan.launcher, Slurm) or plan.launcher.most is None:
+            return False
+        return sum(isinstance(leg, SlurmLeg) for leg in self._running) >= plan.launcher.most
+
     def _make(self, plan: LegPlan, gpus: tuple[str, ...]) -> Leg:
+        if isinstance(plan.launcher, Slurm):
+            return SlurmLeg(plan, self._run_id, self._told.append)
         visible = self._slots.accelerator.visible(gpus)
         # On the CPU: other legs, or no one, hold the GPUs, and a trainer that sees one takes it.
         plan = replace(plan, env={**plan.env, **visible} if plan.cuda else {**visible, **plan.env})
@@ -175,7 +187,7 @@ class _Run:
         self._running.remove(leg)
         self._free = replace(
             self._free,
-            cpu=self._free.cpu + (0 if leg.plan.cuda else leg.plan.ranks),
+            cpu=self._free.cpu + (0 if leg.plan.cuda else leg.plan.slots),
             gpus=tuple(gpu for gpu in self._slots.gpus if gpu in self._free.gpus + leg.gpus),
         )
         self._ended(leg.end)
@@ -241,7 +253,7 @@ class _Run:
 
 
 def _need(plan: LegPlan) -> Need:
-    return Need(plan.name, plan.ranks, plan.cuda, plan.expected, plan.early)
+    return Need(plan.name, plan.slots, plan.cuda, plan.expected, plan.early)
 
 
 def _ignore(event: Event) -> None:

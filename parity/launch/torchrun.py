@@ -33,15 +33,20 @@ def variables(directory: Path, run_id: str, port: int) -> dict[str, str]:
     }
 
 
-def collect_logs(directory: Path) -> list[int]:
+def collect_logs(directory: Path, folder: str = FOLDER, first: int = 0) -> list[int]:
     """Write each rank's output, standard output first, into `rank-<r>.log`; returns the ranks found.
 
     Order between the two streams is lost: torchrun writes two files. Restarted attempts follow one another.
+
+    Args:
+        directory: the leg's.
+        folder: torchrun's, relative to that.
+        first: the rank of the first process there.
     """
     ranks: dict[int, list[Path]] = {}
-    for path in sorted((directory / FOLDER).glob("*/attempt_*/*/std*.log"), key=_order):
+    for path in sorted((directory / folder).glob("*/attempt_*/*/std*.log"), key=_order):
         if RANK.fullmatch(path.parent.name):
-            ranks.setdefault(int(path.parent.name), []).append(path)
+            ranks.setdefault(first + int(path.parent.name), []).append(path)
     for rank, parts in ranks.items():
         _join(parts, directory / f"rank-{rank}.log", directory)
     return sorted(ranks)
