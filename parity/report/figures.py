@@ -76,13 +76,10 @@ def _curves(metric: str, ones: Sequence[CurveResult], names: Sequence[str]) -> F
     if shown < count:
         said += f"; {shown} steps of a leg are drawn, its largest and smallest values among them"
     yaxis: dict[str, Any] = {"zeroline": False}
-    if finite and min(finite) == max(finite):  # plotly would make an axis two units high
-        (value, *_) = finite
-        yaxis |= {
-            "tickvals": [value],
-            "ticktext": [text.value(value)],
-            "range": [*sorted((value - (value or 1) / 9, value + (value or 1) / 9))],
-        }
+    if finite and min(finite) == max(finite):  # of which plotly would make an axis two units high
+        yaxis |= {"tickvals": finite[:1], "ticktext": [text.value(finite[0])]}
+        margin = abs(finite[0]) / 9 or 1.0
+        yaxis["range"] = [finite[0] - margin, finite[0] + margin] if margin < 1e307 else None
     return Figure(metric, f"{said}.", {"data": traces, "layout": _layout(yaxis)})
 
 
@@ -189,7 +186,7 @@ def gradients(comparison: ComparisonResult) -> Figure | None:
     told = [[_cell(drawn, row, column) for column in range(len(drawn.steps))] for row in range(len(drawn.names))]
     places = [[axis.place(cell, broken=axis.top) for cell in row] for row in drawn.distance]
     logs = [[None if place is None else math.log10(place) for place in row] for row in places]
-    sizes = [axis.place(cell) or axis.top for cell in known if cell > 0] or [axis.top]
+    sizes = [place for cell in known if cell > 0 and (place := axis.place(cell)) is not None] or [axis.top]
     low, high = (axis.bottom if axis.zeros else min(sizes)), max(sizes)
     inner = [(place, label) for place, label in axis.ticks() if 1.5 * low < place < high / 1.5]
     ticks = [(low, "0" if axis.zeros else text.gap(low)), *inner, (high, text.gap(high))]
