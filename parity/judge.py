@@ -225,7 +225,7 @@ def _whole(suite: Suite, curves: LegCurves) -> bool:
 
 def _notes(leg: _Found, snapshot: Snapshot) -> list[str]:
     notes = []
-    if leg.result.run_id not in (None, snapshot.run_id):
+    if leg.result.run_id not in (None, snapshot.run_id, *snapshot.merged):
         notes.append(f"{leg.result.name} is from the earlier run {leg.result.run_id}")
     if leg.state == "whole" and leg.result.status != "finished":
         how = leg.result.error or f"exit code {leg.result.exit_code}"

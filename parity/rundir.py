@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from parity.errors import DiskError, UsageError
 from parity.plain import plain
@@ -42,6 +42,7 @@ class Snapshot(BaseModel):
     reproduce: str
     device: Device
     suite: Suite
+    merged: tuple[str, ...] = Field(default=(), description="The runs that this one was put together of.")
 
 
 def new_run_id() -> str:

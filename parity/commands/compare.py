@@ -34,7 +34,7 @@ def _one_log_option(name: str, help_: str) -> Callable[[Any], Any]:
 
 
 @click.command()
-@click.argument("run_dir", required=False, type=click.Path(path_type=Path))
+@click.argument("run_dirs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN_DIR]...")
 @_one_log_option("--baseline", "Log of the plain run.")
 @_one_log_option("--candidate", "Log of the run in question.")
 @_log_option("--control", "Log of a layout trusted to be right; repeatable.")
@@ -59,7 +59,7 @@ def _one_log_option(name: str, help_: str) -> Callable[[Any], Any]:
 @click.pass_context
 def compare(
     context: click.Context,
-    run_dir: Path | None,
+    run_dirs: tuple[Path, ...],
     baseline: Path | None,
     candidate: Path | None,
     control: tuple[Path, ...],
@@ -82,27 +82,36 @@ def compare(
     require: tuple[str, ...],
     out: Path | None,
 ) -> int:
-    """Judge a run directory again, or logs that exist already."""
+    """Judge a run directory again, or logs that exist already.
+
+    Of several run directories, each with some legs of one suite, one is made in --out (parity-out) and judged.
+    """
     from parity.checks import CHECKS
     from parity.deliver import deliver, make_console
     from parity.judge import judge
     from parity.judge_logs import LogSource, Role, judge_logs
+    from parity.merging import merge
     from parity.rundir import RunDirectory
     from parity.suite import Bounds, BoundsByMetric
 
-    if run_dir is not None:
+    if run_dirs:
         given = [
             parameter.opts[0]
             for parameter in context.command.params
-            if parameter.name != "run_dir"
+            if parameter.name not in ("run_dirs", *(["out"] if len(run_dirs) > 1 else []))
             and context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
         ]
         if given:
             raise UsageError(
                 f"{', '.join(given)}: only for logs; a run directory is judged by the suite that was run"
             )
-        directory = RunDirectory(run_dir)
-        return deliver(judge(directory), directory, make_console())
+        console = make_console()
+        directory = RunDirectory(run_dirs[0])
+        if len(run_dirs) > 1:
+            directory, moved = merge(run_dirs, out or Path("parity-out"))
+            if moved:
+                console.print(f"the earlier run is now in {moved}", markup=False, soft_wrap=True)
+        return deliver(judge(directory), directory, console)
     if baseline is None or candidate is None:
         raise UsageError("give a run directory, or logs with --baseline and --candidate")
     unknown = [name for name in require if name not in CHECKS]
