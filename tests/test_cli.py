@@ -82,6 +82,8 @@ def test_compare_on_logs_passes_and_writes_result_and_report(tmp_path: Path) -> 
     again = parity("report", tmp_path / "out", "--format", "markdown")
     assert again.returncode == 0
     assert again.stdout == (tmp_path / "out" / "report.md").read_text()
+    again = parity("report", tmp_path / "out", "--format", "html")
+    assert again.stdout == (tmp_path / "out" / "report.html").read_text()
     again = parity("report", tmp_path / "out", "--format", "junit")
     assert again.stdout == (tmp_path / "out" / "junit.xml").read_text()
     assert (tmp_path / "out" / "curves.csv").read_text().count("\ntp3_z0,loss,") == 50

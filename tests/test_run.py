@@ -91,7 +91,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_embedded_suite_leaves_the_run_directory_of_the_design(embedded: Path) -> None:
     found = {str(path.relative_to(embedded)) for path in embedded.rglob("*") if path.is_file()}
-    expected = {"result.json", "report.md", "junit.xml", "curves.csv", "suite.json"}
+    expected = {"result.json", "report.md", "report.html", "junit.xml", "curves.csv", "suite.json"}
     for leg, ranks in (("tp1", 1), ("tp3", 3), ("tp4", 4), ("tp1.perturbed", 1)):
         expected |= {f"legs/{leg}/leg.json"}
         expected |= {f"legs/{leg}/rank-{rank}.{kind}" for rank in range(ranks) for kind in ("log", "jsonl")}
