@@ -32,9 +32,7 @@ def find_parameters(opened: Opened, pattern: str) -> list[str]:
     """
     names = _names(opened)
     if not names:
-        raise UsageError(
-            "--parameter: nothing of this run recorded parameters; recorder.start(model, optimizer) does"
-        )
+        raise UsageError("--parameter: no leg recorded any; recorder.start(model, optimizer) does")
     found = [name for name in names if fnmatchcase(name, pattern)]
     if found:
         return found
@@ -53,7 +51,7 @@ def _names(opened: Opened) -> list[str]:
     names: dict[str, None] = {}
     for leg in opened.legs.values():
         names.update(dict.fromkeys(leg.records.holders if leg.records else ()))
-    for told in opened.result.comparisons:
+    for told in () if opened.legs else opened.result.comparisons:
         names.update(dict.fromkeys(told.gradients.names if told.gradients else ()))
     return list(names)
 
