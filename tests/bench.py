@@ -101,7 +101,7 @@ def main() -> int:
         seconds = statistics.median(timed(*PARITY, "--help") for _ in range(RUNS))
         kept.append(row("parity --help", f"{seconds:.2f} s", "< 0.5 s", seconds < 0.5))
     # In processes of their own: one must not have torch, and the other sets its threads.
-    modules = ("tests.checks.bench_checks", "tests.record.bench_recorder")
+    modules = ("tests.curves.bench_curves", "tests.checks.bench_checks", "tests.record.bench_recorder")
     kept += [subprocess.run([sys.executable, "-m", module], check=False).returncode == 0 for module in modules]
     return 0 if all(kept) else 1
 

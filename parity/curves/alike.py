@@ -109,7 +109,7 @@ class Alike:
             start, stop = piece.line(hit, stop)
             number += piece.text.count(b"\n", counted, start)
             counted = start
-            line = piece.text[start:stop]
+            line = bytes(piece.text[start:stop])
             lines.append((start, number, line))
             shape = None if piece.cut else self._meet(line)
             if shape is not None:
@@ -142,7 +142,7 @@ class Alike:
         return self._step in named and len(named) > 1 and shape.names.isdisjoint(MARKS)
 
     def _find(
-        self, text: bytes, hits: NDArray[np.int64], shapes: Sequence[Shape]
+        self, text: bytearray, hits: NDArray[np.int64], shapes: Sequence[Shape]
     ) -> tuple[NDArray[np.int64], list[tuple[Shape, Columns]]]:
         """The lines of the given shapes, and the places of the needle that are in none of them."""
         array = np.frombuffer(text, dtype=np.uint8)

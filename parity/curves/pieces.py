@@ -21,7 +21,7 @@ class Piece:
     """Some lines of a source.
 
     Attributes:
-        text: them, each with its end, and what follows.
+        text: them, each with its end, and more behind. It holds others as soon as the next piece is asked for.
         end: of the last.
         number: of the first.
         cut: they are what follows the last end of a line, as after a crash.
@@ -29,7 +29,7 @@ class Piece:
         longest: characters that a line may have.
     """
 
-    text: bytes
+    text: bytearray
     end: int
     number: int
     cut: bool

@@ -98,7 +98,7 @@ class Shape:
         self.places = np.array([at for one in self.numbers for at in (*one.mantissa, *one.exponent)], dtype=np.int64)
 
     def find(
-        self, text: bytes, array: NDArray[np.uint8], hits: NDArray[np.int64]
+        self, text: bytearray, array: NDArray[np.uint8], hits: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Columns]:
         """Which of `hits`, places of the needle in `text`, are the first in a line of this shape, and those lines.
 
@@ -148,7 +148,7 @@ def _numbers(
     one: _Number,
     mantissa: NDArray[np.float64],
     exponent: NDArray[np.float64],
-    text: bytes,
+    text: bytearray,
     starts: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], Digits]:
     if not one.exponent:
