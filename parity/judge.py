@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from parity.allowed import choose_profile
 from parity.checks.comparison import Comparison, LogEvidence
 from parity.checks.comparison import Leg as JudgedLeg
+from parity.checks.cut import up_to_where_it_came
 from parity.checks.outcome import Verdict
 from parity.checks.verdict import merge
 from parity.compare import compare
@@ -29,7 +30,9 @@ from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
 from parity.suite_values import PERTURB
 
-__all__ = ["judge", "judge_run", "read_legs"]
+__all__ = ["curves_of", "judge", "judge_run", "read_legs"]
+
+_STOPPED = "The candidate was ended early, and what there is of it is not wrong. "
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def judge(directory: RunDirectory, change: Callable[[Comparison], Comparison] = 
     """
     snapshot = directory.read_snapshot()
     suite = snapshot.suite
-    legs = _all_legs(directory, snapshot)
+    legs = _with_savings(_all_legs(directory, snapshot), suite)
     curves = {name: leg.judged for name, leg in legs.items() if leg.judged is not None}
     judged: list[Comparison] = []
 
@@ -124,7 +127,7 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     if leg.digest != digest(snapshot.suite, name, snapshot.device):
         error = "its layout, command, steps, seed, device or environment were others when it ran; run it again"
         return _Found(leg.model_copy(update={"status": "not run", "error": error}), None, "absent")
-    curves, problem = _curves(directory, snapshot, leg)
+    curves, problem = curves_of(directory, snapshot, leg)
     if curves is None:
         status: LegStatus = "no curve" if leg.status == "finished" else leg.status
         return _Found(leg.model_copy(update={"status": status, "error": leg.error or problem}), None, "broken")
@@ -147,7 +150,10 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     config = snapshot.suite.legs[name]
     judged = JudgedLeg(name, curves, config.sizes(), records, _evidence(directory, config, leg))
     # A leg that was interrupted, or never started, ran no curve to its end, whatever a file says.
-    ended = leg.status == "finished" or (leg.status in ("failed", "timed out") and _whole(snapshot.suite, curves))
+    # One that was stopped did what it was to do; that steps are missing, checks see, so it cannot pass.
+    ended = leg.status in ("finished", "stopped") or (
+        leg.status in ("failed", "timed out") and _whole(snapshot.suite, curves)
+    )
     return _Found(leg, judged, "whole" if ended else "broken")
 
 
@@ -171,8 +177,8 @@ def _held_to_role(leg: _Found, perturbed: bool) -> _Found:
     return _Found(leg.result.model_copy(update={"error": error}), None, "broken")
 
 
-def _curves(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tuple[LegCurves | None, str]:
-    """The leg's curves, or why there are none."""
+def curves_of(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> tuple[LegCurves | None, str]:
+    """The leg's curves, or why there are none; also of a leg that still runs, as far as it has come."""
     if leg.source is None:
         return None, "left no metrics"
     source = snapshot.suite.legs[leg.name].source or snapshot.suite.source or Source(file="")
@@ -223,11 +229,27 @@ def _whole(suite: Suite, curves: LegCurves) -> bool:
     return loss is not None and loss.steps.size == suite.steps and curves.finished is not False
 
 
+def _with_savings(legs: dict[str, _Found], suite: Suite) -> dict[str, _Found]:
+    """The legs, with what ending some of them early has saved, if they had taken as long as their baseline."""
+    saved = dict(legs)
+    for item in suite.compare:
+        found, whole = legs[item.candidate].result, legs[item.baseline].result.seconds
+        if found.status == "stopped" and whole is not None and found.seconds is not None:
+            seconds = max(0.0, whole - found.seconds) * (found.ranks or 1)
+            result = found.model_copy(update={"saved_device_seconds": round(seconds, 3)})
+            saved[item.candidate] = replace(legs[item.candidate], result=result)
+    return saved
+
+
 def _notes(leg: _Found, snapshot: Snapshot) -> list[str]:
     notes = []
     if leg.result.run_id not in (None, snapshot.run_id, *snapshot.merged):
         notes.append(f"{leg.result.name} is from the earlier run {leg.result.run_id}")
-    if leg.state == "whole" and leg.result.status != "finished":
+    if leg.result.status == "stopped":
+        saved = leg.result.saved_device_seconds
+        how_much = "" if saved is None else f": about {saved:.0f} device-seconds saved, by its baseline's time"
+        notes.append(f"{leg.result.name} was ended early, as it was wrong at its first step{how_much}")
+    elif leg.state == "whole" and leg.result.status != "finished":
         how = leg.result.error or f"exit code {leg.result.exit_code}"
         notes.append(
             f"{leg.result.name} wrote its whole curve and then {leg.result.status}: {how}; it is judged by its curve"
@@ -276,7 +298,12 @@ def _judge(
             k=k,
             layout_unproven=(item.layout or suite.layout) == "unproven",
         )
+        stopped = legs[item.candidate].result.status == "stopped"
+        if stopped:
+            comparison = up_to_where_it_came(comparison)
         result = compare(change(comparison), reason, points_for(2 * len(suite.compare)))
+        if stopped and result.verdict == "pass":  # whoever stopped it: so few steps prove nothing
+            result = result.model_copy(update={"verdict": "inconclusive", "summary": _STOPPED + result.summary})
     broken = [leg.told for leg in named if leg.state == "broken"]
     absent = [leg.told for leg in named if leg.state == "absent"]
     if not broken and not absent:

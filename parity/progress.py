@@ -22,8 +22,15 @@ _PARTS = 10
 _RECENT = 30
 _BAR = 20
 _REDRAW = 0.1  # seconds; a leg can make thousands of steps in one
-_STYLES = {"finished": "green", "failed": "red", "timed out": "red", "interrupted": "yellow", "running": "bold"}
-_ENDED = ("finished", "failed", "timed out", "interrupted", "not started")
+_STYLES = {
+    "finished": "green",
+    "failed": "red",
+    "timed out": "red",
+    "interrupted": "yellow",
+    "stopped": "yellow",
+    "running": "bold",
+}
+_ENDED = ("finished", "failed", "timed out", "interrupted", "stopped", "not started")
 
 
 @dataclass
@@ -134,7 +141,7 @@ class _Legs:
         """As many as there is room for: those that run first, then those that did not end well."""
         if len(self.legs) <= room:
             return list(self.legs)
-        order = ("running", "failed", "timed out", "interrupted", "waiting", "not started", "finished")
+        order = ("running", "failed", "timed out", "interrupted", "stopped", "waiting", "not started", "finished")
         by_need = sorted(self.legs, key=lambda name: order.index(self.legs[name].status))[:room]
         return [name for name in self.legs if name in by_need]
 

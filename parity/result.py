@@ -45,6 +45,7 @@ LegStatus = Literal[
     "failed",
     "timed out",
     "interrupted",
+    "stopped",  # by us, for its verdict was known
     "not started",
     "no curve",  # it ended well and left nothing to judge
     "not run",  # never, or under another suite than today's
@@ -211,6 +212,10 @@ class LegResult(Model):
     error: str | None = None
     seconds: float | None = Field(default=None, description="Wall-clock seconds.")
     device_seconds: float | None = Field(default=None, description="Wall-clock seconds times ranks.")
+    saved_device_seconds: float | None = Field(
+        default=None,
+        description="Of a leg that was stopped: what was left of it, if it took as long as its baseline.",
+    )
     leftovers: int = Field(default=0, description="Processes that had to be ended after the leg's own end.")
     last_steps: dict[int, int] = Field(default={}, description="Last recorded step of each rank.")
     environment: dict[str, Any] = {}

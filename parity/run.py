@@ -19,6 +19,7 @@ from parity.rundir import RunDirectory, Snapshot, new_run_id, placeholders
 from parity.schedule import WORDS, Device, Need, Slots, check_room
 from parity.schedule.expected import expected
 from parity.sources import LegSource
+from parity.stopping import Stopping
 from parity.suite import Leg, Suite, digest, train_options
 from parity.suite_values import PERTURB
 from parity.train.arguments import Arguments, to_argv
@@ -151,6 +152,7 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         for name, leg in plans.items()
     }
     begun: set[str] = set()
+    stopping = Stopping(plan.directory, plan.snapshot, _followed(plan, plans))
 
     def listen(event: Event) -> None:
         if isinstance(event, LegStarted):
@@ -161,9 +163,26 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
             # At once, so that a later leg's accident cannot take it away.
             name = event.end.name
             _write_leg(plan, plans[name], event.end, sources[name] if name in begun else None)
+        stopping.take(event)
         on_event(event)
 
-    return run_legs(list(plans.values()), slots=plan.slots, run_id=plan.snapshot.run_id, on_event=listen)
+    return run_legs(
+        list(plans.values()),
+        slots=plan.slots,
+        run_id=plan.snapshot.run_id,
+        on_event=listen,
+        ending=stopping.ending,
+    )
+
+
+def _followed(plan: Run, plans: Mapping[str, LegPlan]) -> dict[str, str]:
+    """By leg, the file that is followed while it runs, of those that write below their own folder."""
+    found = {}
+    for name, leg in plans.items():
+        file = Path(os.path.abspath(leg.progress or plan.directory.leg(name) / "rank-0.jsonl"))
+        if file.is_relative_to(plan.directory.leg(name)):
+            found[name] = str(file.relative_to(plan.directory.path.absolute()))
+    return found
 
 
 def check_whole(ends: Mapping[str, LegEnd]) -> None:

@@ -211,7 +211,7 @@ class Leg(ABC):
         except (OSError, UsageError) as error:  # a full disk, say
             self._status, self._why = self._status or "failed", self._why or f"could not keep its output: {error}"
         first = self.failure()
-        if self._status in ("timed out", "interrupted"):
+        if self._status in ("timed out", "interrupted", "stopped"):
             self._end_with(self._status, None, None, self._why)
         elif first is not None:
             self._end_with("failed", first.exit_code, first.rank, first.error)

@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["LegEnd", "LegPlan", "Status"]
 
-Status = Literal["finished", "failed", "timed out", "interrupted", "not started"]
+Status = Literal["finished", "failed", "timed out", "interrupted", "stopped", "not started"]
 
 
 @dataclass(frozen=True)

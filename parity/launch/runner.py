@@ -5,9 +5,10 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 import psutil
 
@@ -29,7 +30,12 @@ TICK = 0.05  # seconds between looks at progress and clocks; ends of processes w
 
 
 def run_legs(
-    plans: Sequence[LegPlan], *, slots: Slots, run_id: str, on_event: Callable[[Event], None]
+    plans: Sequence[LegPlan],
+    *,
+    slots: Slots,
+    run_id: str,
+    on_event: Callable[[Event], None],
+    ending: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, LegEnd]:
     """Run every leg, side by side where slots allow, each to its own end.
 
@@ -42,6 +48,8 @@ def run_legs(
         run_id: unique among the runs on this machine. Marks every process of the run.
         on_event: called from within the loop, so it should be quick. If it raises, all legs are ended and the
             exception passes on.
+        ending: legs to end, and why, their status then being `stopped`; looked at while the run goes, so that
+            `on_event` can add to it.
 
     Returns:
         How each leg ended, in the order of `plans`.
@@ -54,7 +62,7 @@ def run_legs(
         raise ValueError(f"two legs of the same name among {names}")
     schedule = packed([_need(plan) for plan in plans], slots)
     by_name = {plan.name: plan for plan in plans}
-    run = _Run([by_name[place.need.name] for place in schedule.places], slots, run_id, on_event)
+    run = _Run([by_name[place.need.name] for place in schedule.places], slots, run_id, on_event, ending)
     with stop_requests() as requests:
         before = {child.pid for child in psutil.Process().children()}
         reaper_before = linux.become_subreaper(True)
@@ -68,7 +76,14 @@ def run_legs(
 
 
 class _Run:
-    def __init__(self, plans: Sequence[LegPlan], slots: Slots, run_id: str, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        plans: Sequence[LegPlan],
+        slots: Slots,
+        run_id: str,
+        emit: Callable[[Event], None],
+        ending: Mapping[str, str],
+    ) -> None:
         self.ends: dict[str, LegEnd] = {}
         self._waiting = list(plans)
         self._modules = sorted({plan.module for plan in plans if plan.module is not None and plan.launcher is None})
@@ -77,6 +92,7 @@ class _Run:
         self._slots = self._free = slots
         self._run_id = run_id
         self._emit = emit
+        self._ending = ending
         # What legs have to tell, until `_pass_on`: an exception of the receiver's is none of the leg's.
         self._told: deque[Event] = deque()
         self._warm: Warm | None = None
@@ -95,6 +111,7 @@ class _Run:
         """Until every leg has ended."""
         while self._waiting or self._running:
             self._obey(requests)
+            self._end_early()
             self._start_legs()
             self._selector.select(TICK)
             self._listen_to_warm()
@@ -124,6 +141,12 @@ class _Run:
             for leg in self._running:
                 leg.stop("interrupted", "the run was ended at once", grace=0)
             self._pass_on()
+
+    def _end_early(self) -> None:
+        for leg in self._running:
+            if leg.plan.name in self._ending and leg.ending_since is None and not leg.gone:
+                leg.stop("stopped", self._ending[leg.plan.name])
+        self._pass_on()
 
     def _pass_on(self) -> None:
         while self._told:

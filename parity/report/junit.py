@@ -111,7 +111,7 @@ def _leg(leg: LegResult, result: Result) -> _Case:
     seconds = leg.seconds or 0.0
     named = [one for one in result.comparisons if leg.name in _legs(one)]
     # One that died in teardown after its whole curve is judged by its curve, and its comparisons are no errors.
-    judged = leg.status in ("failed", "timed out") and any(one.verdict != "error" for one in named)
+    judged = leg.status in ("failed", "timed out", "stopped") and any(one.verdict != "error" for one in named)
     if leg.status in _GOOD or judged:
         return _Case(leg.name, seconds=seconds)
     rank = "" if leg.failing_rank is None else f", rank {leg.failing_rank} first"
