@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from parity.launch import torchrun
 from parity.launch.events import Event, LegStarted
 from parity.launch.failure import Symptom, describe_exit, first_failure, symptom
@@ -30,13 +32,17 @@ class CommandLeg(Leg):
     def __init__(self, plan: LegPlan, run_id: str, gpus: tuple[str, ...], emit: Callable[[Event], None]) -> None:
         super().__init__(plan, run_id, gpus, emit)
         self._process: subprocess.Popen[bytes] | None = None
+        self._root: psutil.Process | None = None
+        self._port: socket.socket | None = None
         self._ended = 0.0
         self._apart: list[int] = []  # ranks whose output torchrun kept apart
 
     def start(self) -> None:
         self.prepare()
-        port = _free_port()
-        variables = torchrun.variables(self.plan.directory.absolute(), self.run_id, port)
+        self._port = _held_port()
+        port = self._port.getsockname()[1]
+        run = f"{self.run_id}-{self.plan.name}"
+        variables = torchrun.variables(self.plan.directory.absolute(), run, port)
         self.spawn(self.command(), {**variables, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
         self.running()
         self.emit(LegStarted(self.plan.name, self.plan.ranks, self.gpus, port))
@@ -72,6 +78,7 @@ class CommandLeg(Leg):
             raise StartError(f"not allowed to run: {argv[0]}", 126) from None
         finally:
             os.close(log)
+        self._root = psutil.Process(self._process.pid)
         with contextlib.suppress(OSError):  # wakes the loop; without it the next tick notices
             self.wake = [os.pidfd_open(self._process.pid)]
 
@@ -83,12 +90,14 @@ class CommandLeg(Leg):
         self._ended = self._ended or time.time()
         return True
 
-    def roots(self) -> list[int]:
-        return [] if self._process is None else [self._process.pid]
+    def roots(self) -> list[psutil.Process]:
+        return [] if self._root is None else [self._root]
 
     def close(self) -> None:
         if self._process is not None:
             self._process.poll()  # where no one has waited for it since it was killed
+        if self._port is not None:
+            self._port.close()
         for fd in self.wake:
             os.close(fd)
         self.wake = []
@@ -143,9 +152,13 @@ class CommandLeg(Leg):
         return self.plan.directory / "command.log"
 
 
-def _free_port() -> int:
-    """A port that was free a moment ago: a command opens its own, there is nothing to hand it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _held_port() -> socket.socket:
+    """A socket whose port the kernel gives to no one who asks for any, as long as it is open.
+
+    It does not listen, so that whoever asks for this port and may reuse it (SO_REUSEADDR, as torch's store and most
+    servers do) can listen there.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held

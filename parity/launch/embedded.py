@@ -28,7 +28,8 @@ class EmbeddedLeg(Leg):
     ) -> None:
         super().__init__(plan, run_id, gpus, emit)
         self._warm = warm
-        self._leader: int | None = None
+        self._leader: psutil.Process | None = None
+        self._led = False
         self._ranks: list[psutil.Process] = []
         self._exits: dict[int, tuple[int, float]] = {}
         self._torn = b""
@@ -59,7 +60,7 @@ class EmbeddedLeg(Leg):
             os.close(write)
 
     def poll(self) -> bool:
-        if self._leader is None and self._warm.error is not None:
+        if not self._led and self._warm.error is not None:
             self._gone = True
         while not self._gone:
             try:
@@ -78,7 +79,9 @@ class EmbeddedLeg(Leg):
         elif "leader" in news:
             pids = news["ranks"]
             assert isinstance(pids, list)
-            self._leader = int(str(news["leader"]))
+            self._led = True
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._leader = psutil.Process(int(str(news["leader"])))
             for pid in pids:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._ranks.append(psutil.Process(pid))
@@ -90,7 +93,7 @@ class EmbeddedLeg(Leg):
             if code != 0:
                 self.failed()
 
-    def roots(self) -> list[int]:
+    def roots(self) -> list[psutil.Process]:
         return [] if self._leader is None else [self._leader]
 
     def dump(self) -> None:

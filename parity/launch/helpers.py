@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import psutil
+
 from parity.launch import marker
 from parity.launch.events import TorchImported
 
@@ -58,6 +60,7 @@ class Warm:
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
+        self.pid = self._process.pid
         theirs.close()
         ours.setblocking(False)
         self._socket = ours
@@ -127,6 +130,17 @@ class Guard:
             start_new_session=True,
         )
         self.pid = self._process.pid
+        self._named: set[psutil.Process] = set()
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+
+    def name(self, processes: Sequence[psutil.Process]) -> None:
+        """Tell it which processes are legs', for when they can no longer be found by their parents."""
+        assert self._process.stdin is not None
+        for one in {*processes} - self._named:
+            with contextlib.suppress(OSError):  # the one is gone, or the other
+                os.write(self._process.stdin.fileno(), f"{marker.note(one)}\n".encode())
+        self._named = {*processes}
 
     def close(self) -> None:
         """The run has ended and left nothing."""

@@ -46,6 +46,7 @@ class Leg(ABC):
         self.emit = emit
         self.end: LegEnd | None = None  # set when no process is left
         self.ending_since: float | None = None  # epoch; what ranks do from then on is our doing
+        self.kin: set[psutil.Process] = set()  # its processes as they were seen; see `parity.launch.kin`
         self.wake: list[int] = []  # file descriptors that become readable when something happens
         self._started: float | None = None
         self._failed: float | None = None
@@ -69,8 +70,8 @@ class Leg(ABC):
         """Take in news. True once everything that the leg itself waits for has ended."""
 
     @abstractmethod
-    def roots(self) -> list[int]:
-        """Process ids from which every process of the leg stems."""
+    def roots(self) -> list[psutil.Process]:
+        """Processes from which every process of the leg stems."""
 
     @abstractmethod
     def close(self) -> None:
@@ -241,7 +242,7 @@ class Leg(ABC):
         )
 
     def _members(self) -> list[psutil.Process]:
-        return marker.members(self.run_id, self.plan.name, self.roots())
+        return marker.members(self.run_id, self.plan.name, [*self.roots(), *self.kin])
 
     def _follow(self) -> None:
         """Tell the latest of the steps that were recorded since the last look."""

@@ -3,8 +3,9 @@
 import ctypes
 import os
 import signal
+from pathlib import Path
 
-__all__ = ["become_subreaper", "die_with_parent", "flush_c_streams", "overwrite_environ"]
+__all__ = ["become_subreaper", "catches", "die_with_parent", "flush_c_streams", "overwrite_environ", "start_time"]
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 PR_SET_CHILD_SUBREAPER = 36
@@ -25,6 +26,27 @@ def become_subreaper(on: bool) -> bool:
     libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
     return bool(before.value)
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks since boot: with its id it is a name that no other process ever has, and
+    no change of the clock touches it.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[19])  # field 22; the second is a name, with any brackets in it
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for a signal, which without one would end it."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (signum - 1) & 1)
 
 
 def flush_c_streams() -> None:

@@ -1,12 +1,15 @@
 """Find every process of a leg, whatever session it moved to and whoever its parent is now."""
 
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import psutil
 
-__all__ = ["LEG", "PLACEHOLDER", "RUN", "environment", "members", "send"]
+from parity.launch import linux
+
+__all__ = ["LEG", "NODE", "PLACEHOLDER", "RUN", "environment", "members", "note", "recall", "send"]
 
 RUN = "PARITY_RUN_ID"
 LEG = "PARITY_LEG"
@@ -19,14 +22,14 @@ def environment(run_id: str, leg: str, directory: str | os.PathLike[str]) -> dic
     return {RUN: run_id, LEG: leg, "PARITY_RECORD_DIR": os.fspath(directory)}
 
 
-def members(run_id: str, leg: str | None, roots: Iterable[int] = ()) -> list[psutil.Process]:
+def members(run_id: str, leg: str | None, roots: Iterable[psutil.Process] = ()) -> list[psutil.Process]:
     """The living processes of a leg, or of the whole run for `leg=None`; zombies left out.
 
-    A process belongs to the leg if its environment says so (children inherit that, daemons too), if it is in
-    a session that one of `roots` opened, or if it descends from one of these. This process and the ones that
-    started it are never among them.
+    A process belongs to the leg if its environment says so (children inherit that, daemons too), if it is one of
+    `roots` or in a session that one of these opened, or if it descends from one of all these. This process and the
+    ones that started it are never among them, nor is a later one that has a root's id.
     """
-    roots = set(roots)
+    ids = {root.pid for root in roots if _keeps_id(root)}
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found: dict[int, psutil.Process] = {}
     children: dict[int, list[psutil.Process]] = defaultdict(list)
@@ -34,7 +37,7 @@ def members(run_id: str, leg: str | None, roots: Iterable[int] = ()) -> list[psu
         if process.info["status"] == psutil.STATUS_ZOMBIE or process.pid in ours:
             continue
         children[process.info["ppid"]].append(process)
-        if process.pid in roots or _session(process.pid) in roots or _marked(process.info, run_id, leg):
+        if process.pid in ids or _session(process.pid) in ids or _marked(process.info, run_id, leg):
             found[process.pid] = process
     queue = list(found)
     while queue:
@@ -52,6 +55,14 @@ def _marked(info: Mapping[str, object], run_id: str, leg: str | None) -> bool:
     return leg is None or environ.get(LEG) == leg
 
 
+def _keeps_id(process: psutil.Process) -> bool:
+    """Whether no later process has its id. A session's is not given away before its last process is gone."""
+    try:
+        return psutil.Process(process.pid) == process
+    except psutil.NoSuchProcess:
+        return True
+
+
 def _session(pid: int) -> int | None:
     try:
         return os.getsid(pid)
@@ -60,9 +71,35 @@ def _session(pid: int) -> int | None:
 
 
 def send(processes: Iterable[psutil.Process], signum: int) -> None:
-    """Signal each process that is still there; psutil holds a process apart from a later one of the same id."""
+    """Signal each process that is still there, and never a later one of the same id."""
     for process in processes:
         try:
-            process.send_signal(signum)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            handle = os.pidfd_open(process.pid)
+        except OSError:
             continue
+        try:
+            if process.is_running():  # then the handle is its own, and stays so
+                signal.pidfd_send_signal(handle, signum)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+
+
+def note(process: psutil.Process) -> str:
+    """A process in one line, for another one to `recall`.
+
+    Raises:
+        OSError: it is gone.
+    """
+    return f"{process.pid} {linux.start_time(process.pid)}"
+
+
+def recall(line: str) -> psutil.Process | None:
+    """The process of a `note`, if it is still there."""
+    pid, start = map(int, line.split())
+    try:
+        process = psutil.Process(pid)
+        return process if linux.start_time(pid) == start else None
+    except (psutil.NoSuchProcess, OSError):
+        return None

@@ -1,18 +1,17 @@
 """Run a suite's legs: start what fits, watch it, end it, and leave nothing behind."""
 
-import os
 import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
 import psutil
 
-from parity.launch import linux, marker
+from parity.launch import kin, linux, marker
 from parity.launch.command import CommandLeg
 from parity.launch.embedded import EmbeddedLeg
 from parity.launch.events import Event, Interrupted, LegFinished, Tick
@@ -25,6 +24,7 @@ from parity.schedule import Need, Slots, packed, start_now
 
 __all__ = ["run_legs"]
 
+LOOK = 1.0  # seconds between looks at who is whose child
 SHOWN = 1.0  # seconds between the events that only tell of time
 TICK = 0.05  # seconds between looks at progress and clocks; ends of processes wake the loop at once
 
@@ -64,13 +64,12 @@ def run_legs(
     by_name = {plan.name: plan for plan in plans}
     run = _Run([by_name[place.need.name] for place in schedule.places], slots, run_id, on_event, ending)
     with stop_requests() as requests:
-        before = {child.pid for child in psutil.Process().children()}
         reaper_before = linux.become_subreaper(True)
         try:
             run.start_helpers()
             run.loop(requests)
         finally:
-            run.clean_up(before)
+            run.clean_up()
             linux.become_subreaper(reaper_before)
     return {name: run.ends[name] for name in names}
 
@@ -99,7 +98,8 @@ class _Run:
         self._guard: Guard | None = None
         self._selector = selectors.DefaultSelector()
         self._interrupted = False
-        self._ticked = time.monotonic()
+        self._ticked = self._look_at = time.monotonic()
+        self._before = {child.pid for child in psutil.Process().children()}
 
     def start_helpers(self) -> None:
         """The guard, and the warm process if a leg will need it: its imports take the longest."""
@@ -122,9 +122,25 @@ class _Run:
                     self._unwatch(leg)  # its descriptors stay readable, and the loop would spin
                 if leg.end is not None:
                     self._drop(leg)
+            self._look()
             if self._running and time.monotonic() - self._ticked >= SHOWN:
                 self._ticked = time.monotonic()
                 self._emit(Tick())
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        assert self._guard is not None
+        began = time.thread_time()
+        self._guard.name(kin.trace(self._running, self._others()))
+        # On a machine with very many processes a look takes long: never more than a fiftieth of the time.
+        self._look_at = now + max(LOOK, 50 * (time.thread_time() - began))
+
+    def _others(self) -> set[int]:
+        """Children of ours that are no leg's."""
+        helpers = [helper.pid for helper in (self._guard, self._warm) if helper is not None]
+        return {*self._before, *helpers}
 
     def _obey(self, requests: StopRequests) -> None:
         if requests.count and not self._interrupted:
@@ -241,14 +257,14 @@ class _Run:
             self._warm.close()
             self._warm = None
 
-    def clean_up(self, children_before: Iterable[int]) -> None:
+    def clean_up(self) -> None:
         """End whatever is left, in whatever state the loop was left."""
         try:
             self._end_legs()
         finally:
             self._close_warm()
             self._selector.close()
-            self._sweep({*children_before})
+            self._sweep()
             if self._guard is not None:
                 self._guard.close()
 
@@ -263,12 +279,10 @@ class _Run:
         for leg in self._running:
             leg.close()
 
-    def _sweep(self, known: set[int]) -> None:
+    def _sweep(self) -> None:
         """Kill what no leg could be told to own, such as a daemon that has cleared its environment."""
-        if self._guard is not None:
-            known.add(self._guard.pid)
         for _ in range(100):  # five seconds: what does not go by then hangs in the kernel
-            left = [*marker.members(self._run_id, None), *_adopted(known)]
+            left = [*marker.members(self._run_id, None), *kin.adopted(self._others())]
             if not left:
                 return
             marker.send(left, signal.SIGKILL)
@@ -281,19 +295,3 @@ def _need(plan: LegPlan) -> Need:
 
 def _ignore(event: Event) -> None:
     pass
-
-
-def _adopted(known: set[int]) -> list[psutil.Process]:
-    """Orphans that became our children, in a session other than ours; dead ones are reaped in passing."""
-    found = []
-    for child in psutil.Process().children():
-        if child.pid in known:
-            continue
-        with suppress(OSError, psutil.NoSuchProcess):
-            if os.getsid(child.pid) == os.getsid(0):
-                continue
-            if child.status() != psutil.STATUS_ZOMBIE:
-                found.append(child)
-            else:
-                os.waitpid(child.pid, os.WNOHANG)
-    return found

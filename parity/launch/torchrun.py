@@ -24,7 +24,13 @@ FAILURE = re.compile(
 
 
 def variables(directory: Path, run_id: str, port: int) -> dict[str, str]:
-    """The environment that turns these options on. `--standalone` picks a port and an id of its own."""
+    """The environment that turns these options on. `--standalone` picks a port and an id of its own.
+
+    Args:
+        directory: the leg's.
+        run_id: no other leg has it: an agent that comes to another one's store finds no one to meet there.
+        port: of the store.
+    """
     return {
         "PET_LOG_DIR": str(directory / FOLDER),
         "PET_TEE": "3",  # both streams of every rank: into files, and on
