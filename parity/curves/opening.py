@@ -130,18 +130,21 @@ class Opened:
         # In one buffer: fresh memory for each piece would take as long as searching it.
         buffer = bytearray(PIECE)
         number, filled, enough = 1, 0, 1
-        for block in itertools.chain(self._blocks, [b""]):
-            more = block or b"\n" * bool(filled)
+        # What is left at last is a piece of its own, whose line has no end: it is given one.
+        blocks = ((block, False) for block in self._blocks)
+        for more, is_last in itertools.chain(blocks, ((b"", False), (b"\n", True))):
+            if is_last and not filled:
+                return
             if filled + len(more) > len(buffer):
                 buffer = buffer[:filled] + bytearray(filled + len(more))
             buffer[filled : filled + len(more)] = more
             filled += len(more)
-            if block and filled < enough:
+            if more and not is_last and filled < enough:
                 continue
             end = max(buffer.rfind(b"\n", 0, filled), buffer.rfind(b"\r", 0, filled)) + 1
             if filled - end > self._limits.line:
                 raise too_long(self._source, number + buffer.count(b"\n", 0, filled), self._limits.line)
-            piece = Piece(buffer, end, number, not block, self._source, self._limits.line)
+            piece = Piece(buffer, end, number, is_last, self._source, self._limits.line)
             yield piece
             number += piece.lines
             buffer[: filled - end] = buffer[end:filled]

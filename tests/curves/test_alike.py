@@ -185,7 +185,7 @@ def test_learn__a_number_that_decides_what_the_others_mean_stays_as_it_is() -> N
     shape = learn(line, b"elapsed", parse, ("iteration", "grad norm"))
     assert shape is not None
     other = line.replace(b"nan iterations:   0", b"nan iterations:   1")
-    text = b"\n" + line + b"\n" + other + b"\n" + b"x" * 64
+    text = bytearray(b"\n" + line + b"\n" + other + b"\n" + b"x" * 64)
     hits = np.array([at for at in range(len(text)) if text.startswith(b"elapsed", at)])
     mine, columns = shape.find(text, np.frombuffer(text, np.uint8), hits)
     assert mine.tolist() == [0]
@@ -199,6 +199,6 @@ def test_find__a_number_is_what_reading_its_text_gives(text: str) -> None:
     line = megatron(7, text, "2.500").encode()
     shape = learn(line, b"elapsed", parse, ("iteration", "lm loss"))
     assert shape is not None
-    whole = b"\n" + line + b"\n" + b"x" * 64
+    whole = bytearray(b"\n" + line + b"\n" + b"x" * 64)
     _, columns = shape.find(whole, np.frombuffer(whole, np.uint8), np.array([whole.index(b"elapsed")]))
     assert columns.values["lm loss"].tolist() == [float(text)]
