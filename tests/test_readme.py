@@ -19,6 +19,7 @@ from parity.commands.suites import RECIPES, recipes
 from parity.curves import formats
 from parity.layout import AXES
 from parity.placeholders import PLACEHOLDERS
+from parity.rundir import REPORTS
 from parity.suite import Leg, Suite
 
 ROOT = Path(__file__).parent.parent
@@ -61,6 +62,18 @@ def test_every_command_is_made_by_ci_or_is_one_of_ours() -> None:
             command = main.commands[words[1]]
             known = {name for parameter in command.params for name in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= known, words
+
+
+def test_every_question_of_show_is_asked_once() -> None:
+    assert isinstance(main, click.Group)
+    known = {name for parameter in main.commands["show"].params for name in parameter.opts if name.startswith("--")}
+    asked = [words for words in commands() if words[:2] == ["parity", "show"]]
+    assert {word for words in asked for word in words if word.startswith("--")} == known
+
+
+def test_what_a_run_leaves_is_listed() -> None:
+    listed = README[README.index("\nparity-out/\n") :].split("```")[0].split()
+    assert {*REPORTS} <= {*listed}
 
 
 def test_make_targets_that_are_named_exist() -> None:
