@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from parity.curves.curve import Conflict, Curve, Resolution
 from parity.curves.keys import lookup
 from parity.curves.notes import Notes, refusal
-from parity.curves.numbers import ABSENT, LARGEST_STEP, as_step, cells, resolution
+from parity.curves.numbers import ABSENT, LARGEST_STEP, as_step, cells, resolution, steps_in
 from parity.curves.records import Record
 from parity.curves.shape import Digits
 from parity.plain import plain
@@ -62,6 +62,8 @@ class Gather:
             else:
                 if steps.min() >= 0 and steps.max() <= LARGEST_STEP:
                     return steps, records, lines
+        if (printed := steps_in(column)) is not None:
+            return np.array(printed, dtype=np.int64), records, lines
         kept: list[int] = []
         found: list[int] = []
         for row, cell in enumerate(column):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from parity.curves.curve import Resolution
 from parity.curves.records import Repeated
 
-__all__ = ["ABSENT", "LARGEST_STEP", "Cells", "as_number", "as_step", "cells", "digits", "resolution"]
+__all__ = ["ABSENT", "LARGEST_STEP", "Cells", "as_number", "as_step", "cells", "digits", "resolution", "steps_in"]
 
 # Where a record lacks a key, as told from a key whose value is null.
 ABSENT = object()
@@ -28,6 +28,13 @@ _STEP_OF = re.compile(r" *(\d{1,16}) */ *\d{1,16} *", re.ASCII)
 _NUMBER_LENGTH = 64
 # 5e-324 with 17 digits has 340 decimals; an exponent in a string can claim any number.
 _MOST_DECIMALS = 340
+# A column of numbers as most programs print them, each followed by a newline; and what tells how finely.
+_COLUMN = re.compile(r"(?:[+-]?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?\n)*", re.ASCII | re.IGNORECASE)
+_STEPS = re.compile(r"(?:\d{1,15}\n)*", re.ASCII)
+_FRACTION = re.compile(r"\.(\d+)\n", re.ASCII)
+_EXPONENT = re.compile(r"(?:\.(\d*))?[eE]([+-]?\d+)\n", re.ASCII)
+_SIGNIFICANT = re.compile(r"^0*(\d+)", re.ASCII | re.MULTILINE)
+_NO_DIGITS = str.maketrans("", "", "+-.")
 # A value's last digit is 0 once in ten, so a thousand values without the last digit do not happen.
 _SAMPLE = 1000
 # The smallest values have the most decimals in a source that prints significant digits.
@@ -95,6 +102,8 @@ def cells(column: Sequence[object]) -> Cells:
             return Cells(every, np.array(column, dtype=np.float64), every)
         except OverflowError:
             pass  # an integer beyond float64: below, one by one
+    if (printed := _printed(column)) is not None:
+        return printed
     rows: list[int] = []
     values: list[float] = []
     touched: list[int] = []
@@ -119,6 +128,34 @@ def cells(column: Sequence[object]) -> Cells:
     as_touched = np.array(touched, dtype=np.int64)
     as_values = np.array(values, dtype=np.float64)
     return Cells(as_rows, as_values, as_touched, tuple(odd), decimals, significant, texts)
+
+
+def steps_in(column: Sequence[object]) -> list[int] | None:
+    """The steps of a column of texts that are nothing but digits; None where it holds anything else."""
+    text = _joined(column)
+    return list(map(int, text.split())) if text is not None and _STEPS.fullmatch(text) else None
+
+
+def _joined(column: Sequence[object]) -> str | None:
+    """The texts of a column, a newline behind each; None where it holds anything else, or a newline."""
+    texts = [cell for cell in column if isinstance(cell, str)]
+    text = "\n".join((*texts, ""))
+    return text if len(texts) == len(column) == text.count("\n") else None
+
+
+def _printed(column: Sequence[object]) -> Cells | None:
+    """The numbers in a column of texts, some absent, that are all plain and finite; None where it holds others."""
+    rows = [row for row, cell in enumerate(column) if cell is not ABSENT]
+    there = [column[row] for row in rows]
+    text = _joined(there)
+    if not text or not _COLUMN.fullmatch(text):
+        return None
+    decimals = max(map(len, _FRACTION.findall(text)), default=0)
+    small = max((len(fraction) - int(exponent) for fraction, exponent in _EXPONENT.findall(text)), default=0)
+    significant = max(map(len, _SIGNIFICANT.findall(text.translate(_NO_DIGITS))))
+    at = np.array(rows, dtype=np.int64)
+    values = np.array(list(map(float, text.split())), dtype=np.float64)
+    return Cells(at, values, at, (), min(max(decimals, small), _MOST_DECIMALS), significant, len(rows))
 
 
 def digits(text: str) -> tuple[int, int]:

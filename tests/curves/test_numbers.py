@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.curves.numbers import as_number, as_step, digits, resolution
+from parity.curves import numbers
+from parity.curves.numbers import ABSENT, as_number, as_step, cells, digits, resolution, steps_in
 from parity.curves.records import Repeated
 
 
@@ -142,3 +143,40 @@ def test_resolution__small_values_late_in_a_curve_count() -> None:
 
 def test_resolution__nothing_finite() -> None:
     assert resolution(np.array([math.nan, math.inf])).significant == 1
+
+
+TEXTS = st.one_of(
+    st.floats(allow_nan=False).map(repr),
+    st.integers(-(10**22), 10**22).map(str),
+    st.from_regex(r"\A[+-]?[0-9]{1,22}(\.[0-9]{0,42})?([eE][+-]?[0-9]{1,4})?\Z"),
+    st.sampled_from(
+        ["0.0", "007", "5.e3", ".5", "1e400", "nan", "1,234", "", " 1", "1\n", "1\r", "1_0", "١", "0" * 60]
+    ),
+)
+
+
+@given(st.lists(TEXTS | st.just(ABSENT), max_size=8))
+def test_cells__of_texts_are_what_each_text_gives(column: list[object]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "_printed", lambda column: None)
+        slow = cells(column)
+    fast = cells(column)
+    for name in ("rows", "values", "touched"):
+        np.testing.assert_array_equal(getattr(fast, name), getattr(slow, name))
+    assert (fast.odd, fast.decimals, fast.significant, fast.texts) == (
+        slow.odd,
+        slow.decimals,
+        slow.significant,
+        slow.texts,
+    )
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_steps_in__are_what_each_text_gives(column: list[str]) -> None:
+    found = steps_in(column)
+    assert found is None or found == [as_step(one) for one in column]
+
+
+def test_steps_in__a_column_of_digits() -> None:
+    assert steps_in(["0", "12", "0013"]) == [0, 12, 13]
+    assert steps_in(["1", 2]) is None
