@@ -81,14 +81,15 @@ class NodesLeg(CommandLeg):
         return codes
 
     def whole(self, code: int | None, log: Path) -> Symptom | None:
-        node = self.first_node()
-        if node is None:
+        first = self.first_node()
+        if first is None:
             return super().whole(code, log)
-        found = super().whole(code, self._node_log(node))
+        node, own = first
+        found = super().whole(code if own is None else own, self._node_log(node))
         return None if found is None else replace(found, error=f"{found.error} ({self._called(node)})")
 
-    def first_node(self) -> int | None:
-        """The node whose command failed first, where that can be told."""
+    def first_node(self) -> tuple[int, int | None] | None:
+        """The node whose command failed first, and its exit code, where that can be told."""
         return None
 
     def failure(self) -> Symptom | None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import psutil
@@ -27,15 +27,20 @@ __all__ = ["SlurmLeg", "cancel", "job_name"]
 # Cancelling is a message to Slurm's daemons; a controller that does not answer in this time is not waited for.
 PATIENCE = 10.0
 TO_SRUN = 3.0  # seconds that srun gets, once told to end its job at once, before it is killed itself
-# What srun says of a task that ended badly, such as "srun: error: n1: task 1: Exited with exit code 1".
-FAILED = re.compile(r"^srun: error: [^\s:]+: tasks? (?P<task>\d{1,9})[\d,-]*: ", re.MULTILINE)
+# What srun says of a task that ended badly: "srun: error: n1: task 1: Exited with exit code 1", or "... Killed".
+FAILED = re.compile(
+    r"^srun: error: [^\s:]+: tasks? (?P<task>\d{1,9})[\d,-]*: (?P<how>Exited with exit code (?P<code>\d{1,3})|.*)$",
+    re.MULTILINE,
+)
 
-# Jobs, running or waiting, go by name. Steps have names too, but scancel takes only their numbers.
-CANCEL_JOBS = 'scancel --quiet --signal="$1" --name="$2"; test "$1" = TERM || scancel --quiet --name="$2"'
-CANCEL_STEPS = """\
-squeue --steps --noheader --jobs="$3" --format="%i %j" | while read -r step name; do
-    case ",$2," in *,"$name",*) scancel --quiet --signal="$1" "$step" ;; esac
-done"""
+# A signal, and names. Steps go by numbers only, and get the signal at once; a job that is cancelled gets SIGTERM, and
+# SIGKILL half a minute later, but only that ends one that waits.
+CANCEL = """\
+how=$1; shift
+squeue --me --steps --noheader --format="%i %j" | while read -r step of; do
+    for name; do [ "$of" != "$name" ] || scancel --quiet --signal="$how" "$step"; done
+done
+[ "$how" = TERM ] || for name; do scancel --quiet --name="$name"; done"""
 
 
 def job_name(run_id: str, leg: str) -> str:
@@ -43,16 +48,14 @@ def job_name(run_id: str, leg: str) -> str:
     return f"parity-{run_id}-{leg}"
 
 
-def cancel(names: Sequence[str], how: str = "KILL", environ: Mapping[str, str] | None = None) -> list[str]:
+def cancel(names: Sequence[str], how: str = "KILL") -> list[str]:
     """The command that ends legs' jobs and steps by their names.
 
     Args:
         names: as `job_name` gives them.
         how: `TERM` asks the tasks to end, and leaves jobs that wait where they are; `KILL` ends both.
-        environ: where `SLURM_JOB_ID` is looked up; this process's environment if not given.
     """
-    job = (os.environ if environ is None else environ).get("SLURM_JOB_ID", "")
-    return ["sh", "-c", CANCEL_STEPS if job else CANCEL_JOBS, "sh", how, ",".join(names), job]
+    return ["sh", "-c", CANCEL, "sh", how, *names]
 
 
 class SlurmLeg(NodesLeg):
@@ -159,6 +162,11 @@ class SlurmLeg(NodesLeg):
                 one.kill()
                 one.wait()
 
-    def first_node(self) -> int | None:
+    def first_node(self) -> tuple[int, int | None] | None:
         failed = FAILED.search(tail(self._command_log))
-        return None if failed is None else int(failed["task"])
+        if failed is None:
+            return None
+        if failed["code"] is not None:
+            return int(failed["task"]), int(failed["code"])
+        number = next((number for number in signal.Signals if signal.strsignal(number) == failed["how"]), None)
+        return int(failed["task"]), None if number is None else -number
