@@ -18,10 +18,8 @@ def show(run_dir: Path, step: int | None, parameter: str | None, leg: str | None
     The options narrow each other. The exit code is no verdict: 0 wherever there is an answer.
     """
     from parity.deliver import make_console
+    from parity.report.columns import print_lines
     from parity.show import Question, answer, open_run
 
-    opened = open_run(run_dir)
-    console = make_console()
-    for part in answer(opened, Question(step, parameter, leg)):
-        console.print(part, soft_wrap=False)
+    print_lines(answer(open_run(run_dir), Question(step, parameter, leg)), make_console())
     return 0

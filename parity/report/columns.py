@@ -1,12 +1,12 @@
 """A table that fits the terminal it is shown at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["COLOURS", "Columns"]
+__all__ = ["COLOURS", "Columns", "print_lines"]
 
 COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "red", "not run": "yellow"}
 """Of verdicts and of outcomes of checks."""
@@ -53,3 +53,9 @@ class Columns:
         gone = [self._headings[at].plain for at in filled if at not in kept]
         if gone:
             yield Text(f"a wider terminal also shows: {', '.join(gone)}", style="dim")
+
+
+def print_lines(lines: Iterable[RenderableType], console: Console) -> None:
+    """Print texts and tables. Texts are wrapped at a terminal alone: in a log they can be searched for."""
+    for line in lines:
+        console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)

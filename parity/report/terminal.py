@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from parity.plain import plain
-from parity.report.columns import COLOURS, Columns
+from parity.report.columns import COLOURS, Columns, print_lines
 from parity.report.first_screen import FirstScreen, first_screen
 from parity.result import Result
 
@@ -22,23 +22,18 @@ def render_terminal(result: Result, console: Console, where: str | None = None) 
         where: the folder that the reports were written to, if they were.
     """
     screen = first_screen(result)
-    colour = COLOURS[screen.verdict]
-    console.print(Text.assemble("parity: ", (screen.verdict, f"bold {colour}"), f" · {screen.suite}"))
-    console.print(Text(screen.sentence))
-    if screen.rows:
-        console.print(_table(screen))
-    if screen.others:
-        console.print(Text(screen.others))
-    lines = {"first divergence": screen.divergence, "reproduce": screen.reproduce, "tested": screen.tested}
-    for name, line in lines.items():
-        if line:
-            console.print(Text.assemble((f"{name}: ", "dim"), line), soft_wrap=name == "reproduce")
-    for note in result.notes[:_NOTES]:
-        console.print(Text(plain(note), style="dim"))
+    title = ("parity: ", (screen.verdict, f"bold {COLOURS[screen.verdict]}"), f" · {screen.suite}")
+    lines: list[Text | Columns] = [Text.assemble(*title), Text(screen.sentence)]
+    lines += [_table(screen)] if screen.rows else []
+    lines += [Text(screen.others)] if screen.others else []
+    named = {"first divergence": screen.divergence, "reproduce": screen.reproduce, "tested": screen.tested}
+    lines += [Text.assemble((f"{name}: ", "dim"), line) for name, line in named.items() if line]
+    lines += [Text(plain(note), style="dim") for note in result.notes[:_NOTES]]
     if len(result.notes) > _NOTES:
-        console.print(Text(f"{len(result.notes) - _NOTES} more notes are in the report", style="dim"))
+        lines.append(Text(f"{len(result.notes) - _NOTES} more notes are in the report", style="dim"))
     if where:
-        console.print(Text(f"report: {where}/report.md; parity show {where} tells more", style="dim"), soft_wrap=True)
+        lines.append(Text(f"report: {where}/report.md; parity show {where} tells more", style="dim"))
+    print_lines(lines, console)
 
 
 def _table(screen: FirstScreen) -> Columns:

@@ -19,8 +19,9 @@ from tests.report.test_text import HOSTILE
 
 def shown(given: Result, width: int = 100_000, where: str | None = None, **environ: str) -> str:
     out = io.StringIO()
-    colours = {"color_system": None} if not environ else {"force_terminal": True}
-    render_terminal(given, Console(file=out, width=width, _environ=environ, **colours), where)
+    colours = "auto" if environ else None
+    console = Console(file=out, width=width, _environ=environ, color_system=colours, force_terminal=True)  # type: ignore[arg-type]
+    render_terminal(given, console, where)
     return out.getvalue()
 
 
@@ -73,6 +74,12 @@ def test_the_verdict_has_a_colour_where_colours_are_welcome() -> None:
     plainly = shown(FULL.model_copy(update={"verdict": "fail"}), 80, TERM="xterm", NO_COLOR="1")
     assert not re.search(r"\x1b\[[\d;]*3[0-7]m", plainly)
     assert "\x1b" not in shown(FULL, 80)
+
+
+def test_in_a_log_a_sentence_stays_on_its_line() -> None:
+    out = io.StringIO()
+    render_terminal(FULL.model_copy(update={"summary": "word " * 100 + "end"}), Console(file=out, width=80))
+    assert out.getvalue().split("\n")[1] == "word " * 100 + "end"
 
 
 def test_of_many_notes_some_are_shown_and_the_others_counted() -> None:
