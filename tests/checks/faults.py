@@ -256,5 +256,10 @@ def c2_bf16(of: Pair) -> None:
     gradients(of, {name: bf16(value) for name, value in MODEL.items()})
 
 
+def c4_computes_in_bf16(of: Pair) -> None:
+    first_loss(of, 1 + 2.5e-5)
+    gradients(of, shaken(0.012))
+
+
 def c3_nan(of: Pair) -> None:
     of.curves = {name: np.where(np.arange(20) < 3, values, np.nan) for name, values in of.curves.items()}

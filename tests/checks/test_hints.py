@@ -15,6 +15,7 @@ from parity.records.record import LegRecords, RankRecord
 from tests.checks.faults import (
     c2_bf16,
     c3_nan,
+    c4_computes_in_bf16,
     frozen_in_one,
     later_layers_agree,
     m1_row_bias,
@@ -124,6 +125,7 @@ from tests.drawing import leg as drawn_leg
         ("ep2", only_in_candidate, ["router's gradients are zero in base and not in ep2"]),
         ("pp2", later_layers_agree, ["gradients differ up to layer 0", "between layers 0 and 1"]),
         ("dp2", c2_bf16, ["all gradients are 0.00", "everywhere alike", "rounded to bf16"]),
+        ("tp2", c4_computes_in_bf16, ["only 2.5e-05 off", "point almost where", "one leg computes in bf16"]),
         ("tp2", c3_nan, ["values of tp2 are NaN or infinite from step 3 on", "those of base never are"]),
     ],
 )

@@ -150,4 +150,5 @@ def test_a_policy_that_computes_in_bf16_where_the_model_is_wrapped_is_seen(frame
         assert ran.comparison(candidate).verdict == "fail"
         assert 1e-5 < peak(ran, "loss", candidate) < 3e-3
         assert 1e-3 < peak(ran, "grad_norm", candidate) < 1e-1
+        assert any("one leg computes in bf16" in hint for hint in ran.comparison(candidate).hints)
     assert peak(ran, "loss", "ddp2") < 3e-6
