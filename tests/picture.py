@@ -13,7 +13,7 @@ def main(result: Path, picture: Path) -> None:
     """Render a result as the terminal shows it, into an SVG file."""
     with Path("/dev/null").open("w") as nowhere:
         console = Console(record=True, width=126, file=nowhere, force_terminal=True, highlight=False)
-        render_terminal(read_result(result), console, "parity-out/report.md")
+        render_terminal(read_result(result), console, "parity-out")
     picture.write_text(console.export_svg(title="make run"), encoding="utf-8")
 
 
