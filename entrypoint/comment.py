@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from entrypoint.body import KEPT, Run, marker, parse
+from entrypoint.body import marker, parse
 from entrypoint.github import Client, GitHubError
+from entrypoint.runs import Run, kept
 
 __all__ = ["WORKFLOW_LOGIN", "Posted", "post"]
 
@@ -142,7 +143,7 @@ class _Thread:
         # What was published before is as old as it was: the same result again is the same text.
         mine = next((run for run in known if run.model_copy(update={"time": self._run.time}) == self._run), self._run)
         others = {run.number: run for run in known if run.number != self._run.number}
-        return [mine, *sorted(others.values(), key=lambda run: run.number, reverse=True)][:KEPT]
+        return kept([mine, *sorted(others.values(), key=lambda run: run.number, reverse=True)])
 
     def _create(self, text: str) -> None:
         try:

@@ -1,54 +1,14 @@
 """A report in as many bytes as there are, cut where nothing is left open. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from parity.report.markdown import Section
+from parity.report.sections import Chapter
 
-__all__ = ["Chapter", "chapters", "cut", "fit", "size"]
+__all__ = ["cut", "fit", "size"]
 
 # Part of a table is worth showing from about ten rows on.
 _WORTH = 2000
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """What stands below one heading, in parts that can be left out.
-
-    Attributes:
-        title: the heading, as Markdown.
-        opening: what it begins with.
-        parts: each balanced in itself.
-        closing: what it ends with.
-    """
-
-    title: str
-    opening: str
-    parts: tuple[str, ...]
-    closing: str = ""
-
-    def folded(self) -> "Chapter":
-        """The same as one line that opens. Its title is shown as it is, not as Markdown."""
-        return Chapter(self.title, f"\n<details><summary>{self.title}</summary>\n\n", self.parts, "\n</details>\n")
-
-
-def chapters(sections: Iterable[Section]) -> list[Chapter]:
-    """The sections of a report by chapter: the verdict's, and that of each second-level heading."""
-    found: list[list[Section]] = []
-    for section in sections:
-        if section.level in (1, 2) or not found:
-            found.append([])
-        found[-1].append(section)
-    return [
-        Chapter(
-            first.title,
-            # An empty line below the heading is no part.
-            f"{'#' * first.level} {first.title}\n{'' if first.text.strip() else first.text}",
-            tuple(part for part in (first.text, *map(str, rest)) if part.strip()),
-        )
-        for first, *rest in found
-    ]
 
 
 def fit(report: Sequence[Chapter], budget: int, left_out: str) -> str:
@@ -63,7 +23,7 @@ def fit(report: Sequence[Chapter], budget: int, left_out: str) -> str:
         left_out: a paragraph for the end of a text that is not whole.
     """
     note = f"\n{left_out}\n"
-    if size(whole := "".join(map(_whole, report))) <= budget:
+    if size(whole := "".join(map(str, report))) <= budget:
         return whole
     room = budget - size(note)
     shown: list[str] = []
@@ -107,7 +67,3 @@ def cut(text: str, budget: int) -> str:
 def size(text: str) -> int:
     """Bytes in UTF-8."""
     return len(text.encode())
-
-
-def _whole(chapter: Chapter) -> str:
-    return chapter.opening + "".join(chapter.parts) + chapter.closing

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["InputError", "Inputs"]
+__all__ = ["LONGEST_TEMPLATE", "InputError", "Inputs"]
 
 CHOICES = {
     "mode": ("all", "gate", "run", "publish"),
@@ -19,6 +19,9 @@ CHOICES = {
     "run-result": ("", "success", "failure", "cancelled", "skipped"),
 }
 """Inputs that take one of a few words, the default first."""
+
+LONGEST_TEMPLATE = 20_000
+"""Characters of `comment-template`."""
 
 _LENGTHS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -52,6 +55,7 @@ class Inputs:
         token: for the API; empty in the job that runs the legs.
         key: tells this suite's comment from another's on the same pull request.
         comment_author: login of whoever the token is, where the token cannot be asked.
+        comment_template: Jinja2, of the comment's body; empty for the usual one.
     """
 
     suite: str = "parity.yml"
@@ -74,6 +78,7 @@ class Inputs:
     token: str = ""
     key: str = ""
     comment_author: str = ""
+    comment_template: str = ""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Inputs:
@@ -106,6 +111,9 @@ class Inputs:
         author = get("comment-author")
         if author and not re.fullmatch(r"[A-Za-z0-9-]{1,64}(\[bot\])?", author):
             raise InputError(f"comment-author: {author!r} is no login such as parity-bot[bot]")
+        template = get("comment-template")
+        if len(template) > LONGEST_TEMPLATE:
+            raise InputError(f"comment-template: has {len(template)} characters, more than {LONGEST_TEMPLATE}")
         shm_size = get("shm-size") or default.shm_size
         if not re.fullmatch(r"[0-9]+[bkmgBKMG]?", shm_size):
             raise InputError(f"shm-size: {shm_size!r} is no size such as 16g or 512m")
@@ -136,6 +144,7 @@ class Inputs:
             token=get("token"),
             key=key,
             comment_author=author,
+            comment_template=template,
         )
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from entrypoint.body import KEPT, Run, marker, parse
+from entrypoint.body import marker, parse
 from entrypoint.comment import WORKFLOW_LOGIN, Posted
 from entrypoint.event import dig
 from entrypoint.github import Client, GitHubError
+from entrypoint.runs import Run, kept
 
 __all__ = ["post"]
 
@@ -50,7 +51,7 @@ def post(
             return Posted(dig(made, "html_url"))
         oldest = min(ours, key=lambda issue: int(issue["number"]))
         before = [one for one in parse(oldest["body"]) if one.number != run.number]
-        text = body([run, *before][:KEPT])
+        text = body(kept([run, *before]))
         client.patch(f"/repos/{repository}/issues/{oldest['number']}", {"body": text})
         return Posted(dig(oldest, "html_url"))
     except GitHubError as error:

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from entrypoint import body, commands, comment, event, issue, outputs, rejudge, status, summary
+from entrypoint import body, commands, comment, event, issue, jobs, outputs, rejudge, runs, since, status, summary
 from entrypoint.conclude import conclude, nothing
-from entrypoint.fitting import chapters
 from entrypoint.github import Client, GitHubError
 from entrypoint.inputs import InputError, Inputs
 from parity.checks.outcome import Verdict
 from parity.errors import UsageError
 from parity.plain import plain
 from parity.report.first_screen import divergent_step, telling, worst_step
-from parity.report.markdown import split
+from parity.report.html import render_html
+from parity.report.sections import Chapter, chapters
 from parity.result import Result, now
 from parity.untrusted import write_whole
 
@@ -58,6 +58,7 @@ def publish(inputs: Inputs, context: event.Context, client: Client | None, env: 
     job = _Job(inputs, context, client, env)
     pull = job.find_pull()
     try:
+        jobs.put_together(job.folder())
         about = _about(context.head_sha, pull)
         result = conclude(
             job.folder(), inputs.suite, job.commits(), about, doubts=job.doubts(), run_id=context.run_id
@@ -156,12 +157,13 @@ class _Job:
             return _Pull(number, None)
 
     def write(self, result: Result, report: str) -> None:
-        """Write result and report beside the run, and the summary."""
+        """Write result and reports beside the run, and the summary."""
         try:
             out = self.folder()
             out.mkdir(parents=True, exist_ok=True)
             write_whole(out / "result.json", result.dumps(), within=out)
             write_whole(out / "report.md", report, within=out)
+            write_whole(out / "report.html", render_html(result), within=out)
         except (UsageError, OSError) as error:
             _tell("notice", f"The report could not be written: {error}")
         try:
@@ -202,16 +204,18 @@ class _Job:
             return
         # Two workflows may run the same suite.
         key = inputs.key or f"{context.workflow} / {inputs.suite}"
-        links = body.Links(context.server_url, context.repository)
-        run = body.Run(
+        links = runs.Links(context.server_url, context.repository)
+        run = runs.Run(
             sha=context.head_sha,
             verdict=result.verdict,
             run=context.run_id,
             attempt=context.run_attempt,
             step=worst_step(result),
             time=now(),
+            facts=since.facts(result),
         )
-        text = partial(body.render, key, report=chapters(split(report)), links=links)
+        own, notice = self._own(result, report)
+        text = partial(body.render, key, report=own or chapters(report), links=links, notice=notice)
         author = inputs.comment_author
         if pull is None:
             title = plain(f"parity: {inputs.key or inputs.suite} does not pass")
@@ -235,6 +239,18 @@ class _Job:
         if posted.url:
             print(commands.defuse(f"comment: {plain(posted.url, 500)}"), flush=True)
             self._output({"comment-url": plain(posted.url, 500)})
+
+    def _own(self, result: Result, report: str) -> tuple[list[Chapter], str]:
+        """The comment's text by the workflow's own template, if there is one; and why it is not, if it is broken."""
+        if not self.inputs.comment_template:
+            return [], ""
+        try:
+            text = rejudge.render_own(self.inputs.comment_template, result, report)
+        except rejudge.NoResultError as error:
+            notice = f"comment-template could not be used, so this is the usual comment: {error}"
+            _tell("notice", notice)
+            return [], notice
+        return [Chapter("", "", (text,))], ""
 
     def hand_out(self, result: Result) -> None:
         """Write the outputs, and say where everything is."""

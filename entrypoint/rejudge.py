@@ -4,6 +4,7 @@ Judging and rendering run in processes of their own: each is given no token, so 
 a hostile run directory does to it, there comes a result, or one line that says why not.
 """
 
+import json
 import os
 import resource
 import stat
@@ -17,10 +18,11 @@ from parity.errors import UsageError
 from parity.judge import judge_run
 from parity.plain import plain
 from parity.report.markdown import render_markdown
+from parity.report.own import TemplateError, render_own_template
 from parity.result import Result
 from parity.rundir import RunDirectory
 
-__all__ = ["NoResultError", "rejudge", "render"]
+__all__ = ["NoResultError", "rejudge", "render", "render_own"]
 
 # Three curves of 100,000 steps take two seconds and 100 MiB (`make bench`); a pattern of a suite's `evidence` can
 # take for ever.
@@ -32,6 +34,8 @@ _MOST_OUTPUT = 64 << 20
 # The longest report of what a suite can ask for in earnest takes a second, and has some MiB.
 _RENDERING = 120
 _MOST_REPORT = 32 << 20
+_OWN = "--own-template"
+_OWN_SECONDS = 20
 _REFUSED = 2
 
 
@@ -63,6 +67,25 @@ def render(result: Result, seconds: float = _RENDERING) -> str:
     except (NoResultError, UnicodeError) as error:
         notes = [*result.notes[:20], f"This is not the whole report: {error}"]
         return render_markdown(result.model_copy(update={"notes": notes, "legs": [], "comparisons": []}))
+
+
+def render_own(template: str, result: Result, report: str, seconds: float = _OWN_SECONDS) -> str:
+    """The text of the workflow's own template.
+
+    Args:
+        template: Jinja2.
+        result: that it shows.
+        report: the Markdown report of that result.
+        seconds: that it may take.
+
+    Raises:
+        NoResultError: it is broken, or takes too long, or too much memory.
+    """
+    given = json.dumps({"template": template, "result": result.dumps(), "report": report})
+    try:
+        return _apart("rendering comment-template", [_OWN], given.encode(), seconds).decode()
+    except UnicodeError:
+        raise NoResultError("rendering comment-template: what it printed is no text") from None
 
 
 def _apart(what: str, arguments: list[str], given: bytes, seconds: float) -> bytes:
@@ -131,13 +154,21 @@ def _render() -> str:
     return text
 
 
+def _render_own() -> str:
+    given = json.loads(sys.stdin.buffer.read())
+    try:
+        return render_own_template(given["template"], Result.model_validate_json(given["result"]), given["report"])
+    except TemplateError as error:
+        raise UsageError(str(error)) from None
+
+
 def _main(arguments: list[str]) -> int:
-    """Judge the run directory that is named, or render the result on the standard input."""
+    """Judge the run directory that is named, or render what is on the standard input."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     what = arguments[0] if arguments else "the report"
     try:
-        text = _judge(arguments[0]) if arguments else _render()
+        text = _render_own() if arguments == [_OWN] else _judge(arguments[0]) if arguments else _render()
         sys.stdout.buffer.write(text.encode(errors="replace"))
         sys.stdout.flush()
         return 0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from entrypoint.fitting import chapters, fit
-from parity.report.markdown import split
+from entrypoint.fitting import fit
+from parity.report.sections import chapters
 
 __all__ = ["LIMIT", "write"]
 
@@ -28,4 +28,4 @@ def write(env: Mapping[str, str], report: str, report_path: str) -> None:
         room = LIMIT - _SPARE - file.tell()
         left_out = f"This is not all: a summary has at most {LIMIT >> 20} MiB. The whole report is `{report_path}`."
         if room > _SPARE:
-            file.write(fit(chapters(split(report)), room, left_out).encode())
+            file.write(fit(chapters(report), room, left_out).encode())

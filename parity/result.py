@@ -216,6 +216,9 @@ class LegResult(Model):
         default=None,
         description="Of a leg that was stopped: what was left of it, if it took as long as its baseline.",
     )
+    peak_memory: int | None = Field(default=None, description="Bytes, the most that any process of it ever held.")
+    samples: int | None = Field(default=None, description="Rows that rank 0 trained on at its first step.")
+    micro_batches: int | None = Field(default=None, description="In how many pieces.")
     leftovers: int = Field(default=0, description="Processes that had to be ended after the leg's own end.")
     last_steps: dict[int, int] = Field(default={}, description="Last recorded step of each rank.")
     environment: dict[str, Any] = {}

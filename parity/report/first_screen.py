@@ -14,7 +14,17 @@ from parity.plain import plain
 from parity.report import text
 from parity.result import ComparisonResult, GapResult, MetricResult, OutcomeResult, Result, VerdictName
 
-__all__ = ["LINES", "FirstScreen", "Line", "divergent_step", "first_screen", "telling", "worst_gap", "worst_step"]
+__all__ = [
+    "LINES",
+    "FirstScreen",
+    "Line",
+    "divergent_step",
+    "first_screen",
+    "line",
+    "telling",
+    "worst_gap",
+    "worst_step",
+]
 
 LINES: Final = 12
 """Title, sentence, a table's head with the line below it, `_ROWS` rows, and four lines below the table."""
@@ -23,7 +33,7 @@ _ROWS = 4
 _SENTENCE = 600
 _COMMAND = 300
 # Buckets of the sparkline: as many as a phone has room for beside a number.
-_BARS = 20
+_BARS = 16
 _NO_GRADIENTS = "no gradients were recorded, so no parameter can be named"
 # Its gaps are the largest, and what it allows is for their mean.
 _OF_MEANS = "drift"
@@ -91,7 +101,7 @@ def first_screen(result: Result) -> FirstScreen:
         verdict=result.verdict,
         suite=plain(result.suite),
         sentence=plain(result.summary, _SENTENCE),
-        rows=tuple(_row(one) for one in shown),
+        rows=tuple(line(one) for one in shown),
         others=_others(others),
         divergence=_divergence(result),
         reproduce=plain(result.reproduce, _COMMAND),
@@ -153,14 +163,15 @@ def _shown(
     comparisons: Sequence[ComparisonResult],
 ) -> tuple[Sequence[ComparisonResult], Sequence[ComparisonResult]]:
     """Those that get a row, and the others; of many, the ones that pass are a line together."""
-    worst_first = sorted(comparisons, key=lambda one: (-Verdict(one.verdict).severity, -_nearness(one)))
+    worst_first = sorted(comparisons, key=lambda one: -Verdict(one.verdict).severity)
     if len(worst_first) <= _ROWS:
         return worst_first, []
     rows = max(1, min(_ROWS - 1, sum(one.verdict != "pass" for one in worst_first)))
     return worst_first[:rows], worst_first[rows:]
 
 
-def _row(comparison: ComparisonResult) -> Line:
+def line(comparison: ComparisonResult) -> Line:
+    """The row of one comparison."""
     who = _who(comparison)
     gap = worst_gap(comparison)
     curves = {one.metric: one for one in comparison.metrics}

@@ -1,35 +1,43 @@
 """The Markdown report."""
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from parity.checks.outcome import Verdict
-from parity.report import text
-from parity.result import ComparisonResult, LegResult, Result
+from parity.checks.words import plural
+from parity.report import legs, text
+from parity.report.chart import draw
+from parity.report.first_screen import first_screen, line
+from parity.report.sections import tidy
+from parity.result import ComparisonResult, Result
 
-__all__ = ["Section", "environment", "render_markdown", "render_sections", "split"]
+__all__ = ["MARKS", "environment", "render_markdown"]
 
 _T = TypeVar("_T")
 
-_MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "error": "💥", "not run": "➖"}
+MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "error": "💥", "not run": "➖"}
+"""What stands before a verdict's or an outcome's word, never instead of it."""
+
 # Whoever wrote the suite and the logs, a report is of a size that can be made and read.
 _MOST_LEGS = 200
 _MOST_COMPARISONS = 200
 _MOST_METRICS = 100  # of a comparison
 _MOST_NOTES = 200
 _MOST_ROWS = 100  # of the environment
-_LONGEST_CELL = 200  # of it
+# Of so many comparisons those that pass are shown as those that do not.
+_FEW = 4
 
 
-def environment() -> Environment:
-    """The templates, in which every expression is escaped."""
-    # Autoescape is for HTML. Here every expression is escaped for Markdown as it is put into the text, whoever wrote
-    # it, unless a filter below made it.
-    environment = Environment(  # noqa: S701
+def environment(kind: type[Environment] = Environment) -> Environment:
+    """The templates, in which every expression is escaped for Markdown, whoever wrote it, unless a filter made it.
+
+    Args:
+        kind: of environment, as a sandboxed one.
+    """
+    environment = kind(  # autoescape is for HTML
         loader=PackageLoader("parity.report"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -39,8 +47,13 @@ def environment() -> Environment:
     )
     environment.filters.update(
         code_block=text.code_block,
+        code_lines=lambda lines: text.code_block("\n".join(lines)),
+        code_span=text.code_span,
         gap=text.gap,
+        layout=legs.layout,
+        memory=text.memory,
         percent=text.percent,
+        place=legs.place,
         ratio=text.ratio,
         seconds=text.seconds,
         sparkline=text.sparkline,
@@ -48,7 +61,7 @@ def environment() -> Environment:
         times=text.times,
         value=text.value,
     )
-    environment.globals["mark"] = _MARKS
+    environment.globals["mark"] = {key: text.Safe(mark) for key, mark in MARKS.items()}
     return environment
 
 
@@ -57,22 +70,58 @@ def _finished(value: object) -> str:
 
 
 def render_markdown(result: Result) -> str:
-    """The whole report; ends with a line break."""
+    """The whole report, the first screen first, then folds; ends with a line break."""
+    screen = first_screen(result)
     caps = _Caps()
     result = caps.result(result)
-    worst = [one for one in result.comparisons if one.metrics or any(o.parameters or o.shares for o in one.outcomes)]
-    rows = _side_by_side(result.legs)
-    return (
+    few = len(result.comparisons) <= _FEW
+    detailed = [one for one in result.comparisons if (few or one.verdict != "pass") and one.outcomes]
+    facts = legs.environment(result.legs)
+    report = (
         environment()
         .get_template("report.md.j2")
         .render(
+            screen=screen,
             result=result,
-            worst=worst,
             left_out=caps.left_out,
-            environment=rows[:_MOST_ROWS],
-            more=max(0, len(rows) - _MOST_ROWS),
+            every_row=[line(one) for one in _worst_first(result.comparisons)] if screen.others else [],
+            detailed=detailed,
+            drawings=[(one, drawing) for one in detailed if (drawing := draw(one))],
+            passing=[(one, _counted(one)) for one in result.comparisons if one not in detailed],
+            counted=_all_counted(result.comparisons),
+            with_parameters=[one for one in detailed if any(o.parameters or o.shares for o in one.outcomes)],
+            sampled=[one for one in detailed if one.metrics],
+            sensitive=[one for one in detailed if one.sensitivity],
+            asymmetries=legs.asymmetries(result.legs),
+            environment=facts[:_MOST_ROWS],
+            more=max(0, len(facts) - _MOST_ROWS),
+            legs_counted=_words(Counter(leg.status for leg in result.legs)),
         )
     )
+    return tidy(report)
+
+
+def _worst_first(comparisons: Sequence[ComparisonResult]) -> list[ComparisonResult]:
+    return sorted(comparisons, key=lambda one: -Verdict(one.verdict).severity)
+
+
+def _counted(comparison: ComparisonResult) -> str:
+    """`12 pass, 2 not run (reference, drift)`."""
+    not_run = [one.check for one in comparison.outcomes if one.status == "not run"]
+    counts = _words(Counter(one.status for one in comparison.outcomes)) or "nothing was compared"
+    return counts + (f" ({', '.join(not_run)})" if not_run else "")
+
+
+def _all_counted(comparisons: Sequence[ComparisonResult]) -> str:
+    counts = _words(Counter(outcome.status for one in comparisons for outcome in one.outcomes))
+    return f"{counts}, in {plural(len(comparisons), 'comparison')}" if counts and len(comparisons) > 1 else counts
+
+
+def _words(counts: Counter[str]) -> str:
+    """`2 fail, 11 pass, 1 not run`: what went well stands after what did not, if that is known."""
+    order = ("error", "fail", "failed", "timed out", "pass", "finished", "read")
+    known = sorted(counts, key=lambda word: order.index(word) if word in order else len(order))
+    return ", ".join(f"{counts[word]} {word}" for word in known)
 
 
 class _Caps:
@@ -108,53 +157,3 @@ class _Caps:
         self.left_out.append(f"{len(ones) - most} of {len(ones)} {what} are left out here.")
         kept = sorted(range(len(ones)), key=lambda index: order(ones[index]))[:most]
         return [ones[index] for index in sorted(kept)]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of a report that can be left out by itself: no table, fence or fold crosses its borders.
-
-    Attributes:
-        level: of its heading, 1 to 3; 0 for a fold (`<details>`), which has none.
-        title: its heading, as Markdown.
-        text: what stands below the heading, with all line breaks.
-    """
-
-    level: int
-    title: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{'#' * self.level} {self.title}\n{self.text}" if self.level else self.text
-
-
-def render_sections(result: Result) -> list[Section]:
-    """The whole report in parts, the first with the verdict; joined they are what `render_markdown` gives."""
-    return list(split(render_markdown(result)))
-
-
-def split(report: str) -> Iterator[Section]:
-    """The parts of a report that `render_markdown` made."""
-    level, title, lines, fence = 1, "", list[str](), ""
-    for line in report.splitlines(keepends=True):
-        if fence:
-            fence = "" if line.rstrip() == fence else fence
-        elif found := re.match(r"```+", line):
-            fence = found[0]
-        elif found := re.match(r"(#{1,3}) (.*)|<details>", line):
-            if title or lines:
-                yield Section(level, title, "".join(lines))
-            level, title, lines = len(found[1] or ""), found[2] or "", []
-            if level:
-                continue
-        lines.append(line)
-    yield Section(level, title, "".join(lines))
-
-
-def _side_by_side(legs: list[LegResult]) -> list[tuple[str, list[object]]]:
-    """What the legs recorded of their environment, a row a key; what is not one value is left out."""
-    keys = dict.fromkeys(key for leg in legs for key, value in leg.environment.items() if not isinstance(value, dict))
-    return [
-        (text.escape(key, _LONGEST_CELL), [text.escape(leg.environment.get(key, "–"), _LONGEST_CELL) for leg in legs])
-        for key in keys
-    ]

@@ -57,10 +57,14 @@ def escape(text: object, limit: int = 2000) -> Safe:
 
 def code_block(text: str, limit: int = 20_000) -> Safe:
     """Untrusted lines in a fence longer than any that they hold."""
-    lines = [plain(line, 2000).replace("\u200b", "") for line in text[:limit].splitlines()]
+    lines = [_indent(line) + plain(line, 2000) for line in text[:limit].splitlines()]
     longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return Safe("\n".join([fence, *lines, fence]))
+
+
+def _indent(line: str) -> str:
+    return " " * min(40, len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip(" ")))
 
 
 def code_span(text: object, limit: int = 500) -> Safe:

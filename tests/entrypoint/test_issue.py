@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from entrypoint import issue
-from entrypoint.body import Links, Run, marker, parse, render
+from entrypoint.body import marker, parse, render
 from entrypoint.comment import Posted
 from entrypoint.github import Client
 from entrypoint.publish import main
+from entrypoint.runs import Links, Run
 from parity.result import VerdictName
 from tests.github import events, faults
 from tests.github.fixtures import github as github

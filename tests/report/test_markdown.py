@@ -12,7 +12,9 @@ from markdown_it import MarkdownIt
 from parity.compare import compare as compared
 from parity.plain import plain
 from parity.report.markdown import render_markdown
+from parity.report.sections import chapters
 from parity.result import LegResult, Result
+from parity.result_drawn import LogTail
 from tests.drawing import LOSS, NORM, compare, leg, noisy
 from tests.report.filling import replaced, with_parameters
 from tests.report.test_text import HOSTILE
@@ -57,13 +59,10 @@ def test_the_window_holds_the_worst_step_and_three_on_each_side_with_its_gap_and
     loss = LOSS.copy()
     loss[13] *= 1 + 4e-5
     text = render_markdown(result(loss))
-    window = text[text.index("## Worst step") : text.index("## Whole run")]
-    steps = re.findall(r"^\| (\S+) \|", window, re.MULTILINE)
-    assert steps[2:9] == ["10", "11", "12", "**13**", "14", "15", "16"]
-    row = next(line for line in window.splitlines() if line.startswith("| **13**"))
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[5] == "4e-05"
-    assert cells[7] == "**2**"
+    (window, *_) = [table for table in tables(text) if table[0][0] == "step"]
+    assert [row[0] for row in window[1:]] == ["10", "11", "12", "<strong>13</strong>", "14", "15", "16"]
+    assert window[4][5] == "4e-05"
+    assert window[4][7] == "<strong>2</strong>"
 
 
 def test_the_sampled_table_of_a_long_run_never_hides_the_worst_step() -> None:
@@ -85,9 +84,8 @@ def test_a_leg_that_ended_early_shows_where() -> None:
 
 def test_parameters_furthest_out_and_the_groups_shares_stand_under_the_worst_step() -> None:
     text = render_markdown(with_parameters(result(LOSS)))
-    part = text[text.index("## Worst step") : text.index("## Whole run")]
-    assert "Squared error: experts 98 %, router 2 %, norms <1 %." in part
-    (table,) = [table for table in tables(part) if table[0][0] == "parameter"]
+    assert "❌ **gradients**, squared error: experts 98 %, router 2 %, norms <1 %\n" in text
+    (table,) = [table for table in tables(text) if table[0][0] == "parameter"]
     assert table[1:] == [
         [
             "layers.0.experts.w1", "experts", "0", "<strong>0.3</strong>", "1e-05", "0.5", "0.954", "98 %",
@@ -126,25 +124,57 @@ def test_every_text_of_a_result_is_put_into_the_test_above() -> None:
     assert render_markdown(replaced(FULL, {str: "calm"})).count("calm") > 60
 
 
+def fold(markdown: str, title: str) -> str:
+    """The fold that begins so."""
+    (found,) = [str(one) for one in chapters(markdown) if one.title.startswith(title)]
+    return found
+
+
 def test_an_environment_of_any_size_is_shown_in_part() -> None:
     environment = {f"key{number:03}": "v" * 10_000 for number in range(130)}
     legs = [LegResult(name=name, status="finished", environment=environment) for name in ("a", "b")]
-    text = render_markdown(result(LOSS, legs=legs))
-    (rows,) = [table for table in tables(text) if table[0][0] == "environment"]
+    text = fold(render_markdown(result(LOSS, legs=legs)), "Environment: the same in all legs")
+    (rows,) = tables(text)
     assert len(rows) == 101
     assert max(len(cell) for row in rows for cell in row) == 200
     assert "\nAnd 30 more.\n" in text
 
 
-def test_of_many_comparisons_the_worst_are_shown() -> None:
+def test_what_differs_between_environments_stands_first_in_bold_with_the_legs_that_have_it() -> None:
+    legs = [
+        LegResult(name=name, status="finished", environment={"torch": "2.9", "threads": threads})
+        for name, threads in (("a", 1), ("b", 4), ("c", 4))
+    ]
+    (rows,) = tables(fold(render_markdown(result(LOSS, legs=legs)), "Environment: threads differs"))
+    assert rows[1:] == [
+        ["threads", "<strong>1</strong> (a); <strong>4</strong> (b, c)"],
+        ["torch", "2.9"],
+    ]
+
+
+def test_of_many_comparisons_those_that_pass_are_a_line_each_in_one_fold() -> None:
+    whole = result(LOSS)
+    (passed,) = whole.comparisons
+    (failed,) = result(LOSS * 1.01).comparisons
+    failed = failed.model_copy(update={"candidate": "odd"})
+    many = whole.model_copy(update={"comparisons": [*[passed] * 29, failed], "verdict": "fail", "summary": "x"})
+    text = render_markdown(many)
+    screen = str(chapters(text)[0])
+    assert screen.count("against tp1") == 3  # its row, the first beyond, and the nearest of those that pass
+    assert "29 more comparisons: pass" in screen
+    assert fold(text, "Worst steps").count("### ") == 1
+    assert fold(text, "Checks").count("- ✅ tp3 against tp1: ") == 29
+    assert len(tables(fold(text, "All 30 comparisons"))[0]) == 31
+
+
+def test_of_too_many_comparisons_the_worst_are_shown() -> None:
     whole = result(LOSS)
     (passed,) = whole.comparisons
     failed = passed.model_copy(update={"verdict": "fail", "candidate": "odd"})
-    many = whole.model_copy(update={"comparisons": [*[passed] * 300, failed]})
-    text = render_markdown(many)
+    text = render_markdown(whole.model_copy(update={"comparisons": [*[passed] * 300, failed]}))
     assert "101 of 301 comparisons are left out here." in text
-    assert "odd against tp1" in text
-    assert len(re.findall("^### .*: pass$", text, re.MULTILINE)) == 199
+    assert "odd against tp1" in str(chapters(text)[0])
+    assert fold(text, "Checks").count("- ✅ ") == 199
 
 
 def test_of_many_legs_those_that_did_not_end_well_are_shown() -> None:
@@ -152,7 +182,21 @@ def test_of_many_legs_those_that_did_not_end_well_are_shown() -> None:
     legs.append(LegResult(name="odd", status="failed"))
     text = render_markdown(result(LOSS, legs=legs))
     assert "101 of 301 legs are left out here." in text
-    assert "- **odd** failed" in text
+    assert "| odd | 💥 **failed** |" in text
+
+
+def test_a_failed_leg_shows_the_ends_of_its_logs_as_they_were_indented() -> None:
+    tail = LogTail(path="legs/b/rank-1.log", lines=["Traceback:", "    raise ValueError", "ValueError"])
+    leg = LegResult(name="b", status="failed", failing_rank=1, exit_code=3, error="rank 1 died", tails=[tail])
+    text = fold(render_markdown(result(LOSS, legs=[leg])), "Legs: 1 failed")
+    assert "### b: failed, rank 1 first, exit code 3\n\nrank 1 died\n\nEnd of legs/b/rank-1.log:\n" in text
+    assert "```\nTraceback:\n    raise ValueError\nValueError\n```\n" in text
+
+
+def test_a_check_that_did_not_run_is_told_from_one_that_passed_by_its_word_and_in_the_folds_title() -> None:
+    text = fold(render_markdown(result(LOSS)), "Checks: ")
+    assert re.search(r"<summary>Checks: \d+ pass, \d+ not run</summary>", text)
+    assert re.search(r"\| gradients \| ➖ \*\*not run\*\*, not required \| \w", text)
 
 
 def test_of_many_metrics_some_are_shown() -> None:

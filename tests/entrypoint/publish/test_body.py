@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoint.body import BUDGET, KEPT, Links, Run, marker, parse, render
-from entrypoint.fitting import Chapter, chapters, cut, fit, size
+from entrypoint.body import BUDGET, marker, parse, render
+from entrypoint.fitting import cut, fit, size
+from entrypoint.runs import KEPT, Links, Run
+from entrypoint.since import facts
 from parity.plain import plain
-from parity.report.markdown import render_markdown, render_sections
+from parity.report.first_screen import LINES
+from parity.report.markdown import render_markdown
+from parity.report.sections import Chapter, chapters
 from parity.result import Result
+from parity.result_drawn import LogTail
 from tests.report.filling import replaced
 from tests.report.test_markdown import FULL, GITHUB, TEXTS, tables
 
@@ -23,8 +28,15 @@ RUNS = [
     for number in range(9, 0, -1)
 ]
 LEFT_OUT = "This is not all."
+TITLES = [
+    "", "Worst steps", "Chart of the gap in units of what is allowed", "Checks", "Parameters with the largest error",
+    "Whole run, sampled", "Environment", "Legs", "Sensitivity", "",
+]  # fmt: skip
+TAIL = LogTail(
+    path="legs/a/rank-0.log", lines=["```", "````", "## y", "<details><summary>x</summary>", "</details>", "### z"]
+)
 
-LINES = (
+PIECES = (
     "```",
     "````\n~~~",
     "| a | b |\n| - | - |",
@@ -37,17 +49,18 @@ LINES = (
     "\u202eright\u2066\u200b\x1b[31m\x00\r\u2028",
     "<script>x</script> [link](http://evil.example) ![image](x) `code` $x$ **bold**",
 )
-EVERYTHING = "\n".join(LINES)
+EVERYTHING = "\n".join(PIECES)
 
 
 def many(times: int, text: str = "calm") -> Result:
-    """A result of that many comparisons and legs, with the text in every field."""
+    """A result of that many failed comparisons and legs, with the text in every field."""
     filled = replaced(FULL, {str: text})
-    return filled.model_copy(update={"comparisons": filled.comparisons * times, "legs": filled.legs * times})
+    comparisons = [one.model_copy(update={"verdict": "fail"}) for one in filled.comparisons]
+    return filled.model_copy(update={"comparisons": comparisons * times, "legs": filled.legs * times})
 
 
 def comment(result: Result, runs: list[Run] = RUNS) -> str:
-    return render("key", runs, chapters(render_sections(result)), LINKS)
+    return render("key", runs, chapters(render_markdown(result)), LINKS)
 
 
 def balanced(markdown: str) -> None:
@@ -59,27 +72,26 @@ def balanced(markdown: str) -> None:
         assert len({len(row) for row in table}) == 1
 
 
-def test_the_sections_of_a_report_are_the_whole_report() -> None:
+def test_the_chapters_of_a_report_are_the_whole_report() -> None:
     for result in (FULL, many(3), many(2, EVERYTHING)):
-        assert "".join(map(str, render_sections(result))) == render_markdown(result)
-    assert [section.title for section in render_sections(FULL) if section.level == 2] == [
-        "Comparisons", "Worst step", "Whole run, sampled", "Reproduce", "Legs",
-    ]  # fmt: skip
+        assert "".join(map(str, chapters(render_markdown(result)))) == render_markdown(result)
+    assert [re.sub(":.*", "", chapter.title) for chapter in chapters(render_markdown(FULL))] == TITLES
 
 
 def test_a_report_that_fits_is_whole() -> None:
-    assert fit(chapters(render_sections(FULL)), 10**6, LEFT_OUT) == render_markdown(FULL)
+    assert fit(chapters(render_markdown(FULL)), 10**6, LEFT_OUT) == render_markdown(FULL)
 
 
-def test_what_is_not_a_section_does_not_begin_one() -> None:
-    """A command may print what looks like a heading."""
-    result = FULL.model_copy(update={"reproduce": "parity run x\n## Reproduce\n<details>\n# y\n```"})
-    assert [one.title for one in chapters(render_sections(result))][1:] == [
-        "Comparisons", "Worst step", "Whole run, sampled", "Reproduce", "Legs",
-    ]  # fmt: skip
+def test_what_is_no_fold_does_not_begin_one() -> None:
+    """A log may end with what looks like one."""
+    odd = FULL.model_copy(update={"legs": [FULL.legs[0].model_copy(update={"tails": [TAIL], "status": "failed"})]})
+    found = chapters(render_markdown(odd))
+    assert [re.sub(":.*", "", chapter.title) for chapter in found] == TITLES
+    (legs,) = [chapter for chapter in found if chapter.title.startswith("Legs")]
+    assert "```\n````\n## y\n<details><summary>x</summary>\n</details>\n### z\n" in legs.parts[1]
 
 
-REPORT = render_markdown(many(2)).replace("\n## Legs", "\n## x\n\n````\n```\n## y\n<details>\n````\n\n## Legs")
+REPORT = render_markdown(many(2)).replace("| leg |", "````\n```\n## y\n<details>\n````\n\n| leg |")
 
 
 @settings(max_examples=100)
@@ -93,14 +105,11 @@ def test_a_text_cut_anywhere_leaves_nothing_open(budget: int) -> None:
 @settings(max_examples=60)
 @given(budget=st.integers(200, size(render_markdown(many(3)))), times=st.integers(0, 3))
 def test_a_report_of_any_length_leaves_nothing_open(budget: int, times: int) -> None:
-    report = [
-        one.folded() if one.title in ("Legs", "Whole run, sampled") else one
-        for one in chapters(render_sections(many(times)))
-    ]
+    report = chapters(render_markdown(many(times)))
     text = fit(report, budget, LEFT_OUT)
     assert size(text) <= budget
     balanced(text)
-    whole = "".join(one.opening + "".join(one.parts) + one.closing for one in report)
+    whole = "".join(map(str, report))
     assert (text == whole) is (size(whole) <= budget)
     assert text.endswith(f"\n{LEFT_OUT}\n") or text == whole
 
@@ -147,7 +156,7 @@ def seen(text: str) -> tuple[list[list[int]], list[str], list[str]]:
 
 
 @settings(max_examples=30)
-@given(text=st.one_of(TEXTS, st.sampled_from(LINES)).filter(plain))
+@given(text=st.one_of(TEXTS, st.sampled_from(PIECES)).filter(plain))
 def test_hostile_text_changes_nothing_outside_of_its_place(text: str) -> None:
     assert seen(text) == seen("calm")
 
@@ -159,7 +168,7 @@ def test_hostile_text_mentions_nobody_hides_nothing_and_commands_nothing() -> No
     assert "<script" not in rendered
     assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x1b\x00]", body)
     # GitHub looks for these in what is shown, other than in code.
-    shown = html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<pre>.*?</pre>", "", rendered, flags=re.DOTALL)))
+    shown = html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<(pre|code)>.*?</\1>", "", rendered, flags=re.DOTALL)))
     assert "<script>x</script>" in shown.replace("\u200b", "")
     assert not re.search(r"[@#]\w|GH-\d|(?<!\u200b)://(?!git\.test)\w", shown)
 
@@ -180,7 +189,7 @@ def test_the_state_holds_no_text_and_comes_back() -> None:
         "[]",
         '{"runs": 1}',
         '{"runs": [{"sha": "x"}]}',
-        json.dumps({"runs": [RUNS[0].model_dump()] * (KEPT + 1)}),
+        json.dumps({"runs": [RUNS[0].model_dump()] * (KEPT + 2)}),
         json.dumps({"runs": [RUNS[0].model_dump() | {"more": 1}]}),
         json.dumps({"runs": [RUNS[0].model_dump() | {"verdict": "green"}]}),
         json.dumps({"runs": [RUNS[0].model_dump() | {"run": 1 << 70}]}),
@@ -202,6 +211,59 @@ def test_a_key_ends_no_comment(key: str) -> None:
     line = marker(key)
     assert re.fullmatch(r"<!-- parity-action v=1 key=[\w.~%-]+ -->", line)
     assert "--" not in line[4:-3]
+
+
+def runs(*verdicts: str, **facts: dict[str, str]) -> list[Run]:
+    """The newest first, of commits of their own."""
+    return [
+        Run.model_validate(
+            {"sha": f"{number:040x}", "verdict": verdict, "run": number, "attempt": 1, "time": RUNS[0].time}
+            | {"facts": facts.get(f"run{number}", {})}
+        )
+        for number, verdict in zip(range(len(verdicts), 0, -1), verdicts, strict=True)
+    ]
+
+
+def test_a_failed_run_names_what_is_other_than_at_the_last_pass() -> None:
+    then = {"torch": "0" * 8, "legs": "1" * 8, "device": "2" * 8}
+    body = comment(FULL, runs("fail", "fail", "pass", "pass", run4={**then, "torch": "f" * 8}, run2=then))
+    (line,) = [one for one in body.splitlines() if "Since the last pass" in one]
+    address = "https://git.test/org/project"
+    assert line == (
+        f"- **Since the last pass** ([run 2]({address}/actions/runs/2/attempts/1), 2026-01-01T00:00:00Z): commits"
+        f" [`0000000...0000000`]({address}/compare/{2:040x}...{4:040x}); other than then: `torch`"
+    )
+    above = body.split("<details>")[0].splitlines()[2:]
+    assert line in above
+    assert len([one for one in above if one]) <= LINES
+
+
+def test_a_failed_run_of_the_commit_that_passed_says_that_nothing_changed() -> None:
+    last, first = runs("fail", "pass", run1={"torch": "0" * 8}, run2={"torch": "0" * 8})
+    body = comment(FULL, [last.model_copy(update={"sha": first.sha}), first])
+    assert "of the same commit; nothing that is known here is other than then" in body
+
+
+@pytest.mark.parametrize("verdicts", [("pass", "pass"), ("fail", "fail"), ("fail",)])
+def test_without_a_pass_before_it_nothing_is_said_of_one(verdicts: tuple[str, ...]) -> None:
+    assert "Since the last pass" not in comment(FULL, runs(*verdicts))
+
+
+def test_the_last_pass_is_remembered_however_many_runs_have_failed_since() -> None:
+    known = runs("fail", "pass")
+    for number in range(3, 20):
+        known = parse(comment(FULL, [known[0].model_copy(update={"run": number}), *known]))
+    assert [run.run for run in known] == [19, 18, 17, 16, 15, 1]
+
+
+def test_what_a_run_depends_on_is_kept_as_hashes_of_what_can_be_told_apart() -> None:
+    result = FULL.model_copy(update={"legs": [one.model_copy(update={"digest": "x"}) for one in FULL.legs]})
+    known = facts(result)
+    assert known.keys() == {"parity", "legs", "comparisons", "torch"}
+    other = result.model_copy(
+        update={"legs": [one.model_copy(update={"environment": {"torch": "3"}}) for one in result.legs]}
+    )
+    assert [key for key in known if facts(other)[key] != known[key]] == ["torch"]
 
 
 def test_the_first_run_has_no_history() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from entrypoint.body import Links, Run, marker, parse, render
+from entrypoint.body import marker, parse, render
 from entrypoint.comment import Posted, post
-from entrypoint.fitting import Chapter
 from entrypoint.github import Client
+from entrypoint.runs import Links, Run
+from parity.report.sections import Chapter
 from tests.entrypoint.publish.waiting import Clock, client
 from tests.github import faults
 from tests.github.exchanges import Exchange

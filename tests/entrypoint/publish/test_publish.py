@@ -12,6 +12,7 @@ from entrypoint import publish, rejudge, summary
 from entrypoint.body import marker, parse
 from entrypoint.github import Client
 from entrypoint.launching.record import Launch
+from parity.report.html import render_html
 from parity.report.markdown import render_markdown
 from parity.result import Result, read_result
 from parity.rundir import RunDirectory
@@ -101,7 +102,8 @@ def test_a_run_that_passed(job: Job, capsys: pytest.CaptureFixture[str]) -> None
     }
     assert read_result(job.out / "result.json").verdict == "pass"
     assert (job.out / "report.md").read_text() == job.summary
-    assert job.summary.startswith("# ✅ parity: pass · drawn\n")
+    assert (job.out / "report.html").read_text() == render_html(read_result(job.out / "result.json"))
+    assert job.summary.startswith("## ✅ parity: pass · drawn\n")
     assert f"Tested commit {sha}, the head of pull request 7." in job.summary
     assert "The legs ran in a container of ghcr.test/parity:1, without a token, as there is Docker." in job.summary
     (status,) = job.github.repository.statuses_of(sha)
@@ -485,7 +487,7 @@ def test_a_report_that_can_not_be_made_is_replaced_by_what_fits(job: Job) -> Non
     result = rejudge.rejudge(job.legs().path)
     assert rejudge.render(result) == render_markdown(result)
     short = rejudge.render(result, seconds=0.001)
-    assert short.startswith("# ✅ parity: pass · drawn\n")
+    assert short.startswith("## ✅ parity: pass · drawn\n")
     assert "This is not the whole report: rendering the report took longer than 0.001 s" in short
     assert "## Comparisons" not in short
 
@@ -564,7 +566,7 @@ def test_what_github_refuses_is_a_notice_and_changes_no_verdict(
     job.github.fail(fault, times=None)
     assert job.publish() == 0
     assert job.outputs["verdict"] == "pass"
-    assert job.summary.startswith("# ✅ parity: pass")
+    assert job.summary.startswith("## ✅ parity: pass")
     lines = capsys.readouterr().out.splitlines()
     notices = [line for line in lines if line.startswith("::")]
     assert 2 <= len(notices) <= 3
