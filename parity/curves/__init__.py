@@ -5,6 +5,7 @@ Everything read here is data from code that is not trusted: JSON only, bounded i
 
 import dataclasses
 import difflib
+import functools
 import os
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from parity.curves.notes import Notes, refusal
 from parity.curves.opening import HEAD, Limits, open_lines
 from parity.curves.pattern import Pattern
 from parity.curves.printed import Printed
+from parity.curves.reading import NothingError
 from parity.curves.unread import unread
 from parity.errors import UsageError
 from parity.plain import plain
@@ -71,18 +73,27 @@ def read(
     if asked is None and (stored := _stored(files := find_files(path, within=within, limits=limits))):
         curves = stored[0].read(files, keys)
         return dataclasses.replace(curves, notes=(_evidence(*stored), *curves.notes))
+    further = functools.partial(_printed_further_on, path, limits, within)
     notes = Notes()
+    curves: LegCurves | None = None
     with open_lines(path, notes, limits=limits, within=within) as opened:
-        if asked is not None:
-            found, shown = asked, tuple[Note, ...]()
-        else:
-            detected = _detected(opened.head, source)
-            if detected is None:
-                detected = _detected(_printed_further_on(path, limits, within), source)
-            if detected is None:
-                raise refusal(source, unread(opened.head, formats()))
-            found, shown = detected[0], (_evidence(*detected),)
-        curves = found.read(opened, source, keys)
+        detected = None if asked is not None else _detected(opened.head, source) or _detected(further(), source)
+        found = asked if detected is None else detected[0]
+        if found is None:
+            raise refusal(source, unread(opened.head, formats()))
+        try:
+            curves = found.read(opened, source, keys)
+        except NothingError:
+            # JSON lines or a table at the beginning may be a configuration, with the records behind it.
+            detected = None if detected is None or not found.generic else _detected(further(), source)
+            if detected is None or detected[0].generic:
+                raise
+            found = detected[0]
+    if curves is None:
+        notes = Notes()
+        with open_lines(path, notes, limits=limits, within=within) as opened:
+            curves = found.read(opened, source, keys)
+    shown = () if detected is None else (_evidence(*detected),)
     base = curves.base if curves.base is not None else getattr(found, "first_step", None)
     return dataclasses.replace(curves, notes=(*shown, *notes.all(), *curves.notes), base=base)
 

@@ -15,7 +15,7 @@ from parity.curves.shape import Digits
 from parity.errors import UsageError
 from parity.plain import plain
 
-__all__ = ["MARKS", "Reading"]
+__all__ = ["MARKS", "NothingError", "Reading"]
 
 # Fields by which loops tell evaluation from training where both call their loss `loss`.
 MARKS = ("type", "split", "mode", "phase", "stage")
@@ -25,6 +25,10 @@ _EVALUATION = {"eval", "evaluation", "test", "val", "valid", "validation"}
 _SEARCHED = 20
 # More names than a message could use: a hostile log can have a new one on every line.
 _MOST_NAMES = 1000
+
+
+class NothingError(UsageError):
+    """There are records, or none, and nothing in them is of training."""
 
 
 class Reading:
@@ -121,7 +125,8 @@ class Reading:
             name: the format's.
 
         Raises:
-            UsageError: there is no record, no step, no metric, or none under a key that the user gave.
+            NothingError: there is no record, no step, or no metric.
+            UsageError: there is none under a key that the user gave.
         """
         chosen_keys = self._choose()
         curves = self._gather.curves(chosen_keys)
@@ -131,12 +136,12 @@ class Reading:
 
     def _choose(self) -> dict[str, str]:
         if not self._names:
-            raise refusal(self._source, f"no line is a {self._called}")
+            raise self._nothing(f"no line is a {self._called}")
         if self._step is None:
             if "step" in self._given:
                 raise self._nowhere("step", self._step_keys)
-            raise refusal(
-                self._source, f"no record has a step; the keys are: {listed(self._names)}; name it, keys: {{step: …}}"
+            raise self._nothing(
+                f"no record has a step; the keys are: {listed(self._names)}; name it, keys: {{step: …}}"
             )
         metrics: dict[str, str] = {}
         seen = False
@@ -153,12 +158,14 @@ class Reading:
             elif hint := self._hint(metric, ()):
                 self.notes.add(f"there is no {metric}{hint}")
         if not seen:
-            raise refusal(
-                self._source,
+            raise self._nothing(
                 f"no record has a {', '.join(self._metrics)}; the keys are: {listed(self._names)}; "
-                "name them, keys: {loss: …}",
+                "name them, keys: {loss: …}"
             )
         return metrics
+
+    def _nothing(self, why: str) -> NothingError:
+        return NothingError(*refusal(self._source, why).lines)
 
     def _hint(self, metric: str, but: Sequence[str]) -> str:
         taken = {*but, *(key for key in self._keys if self._gather.has_number(key))}

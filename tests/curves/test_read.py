@@ -82,6 +82,20 @@ def test_read__a_printed_record_after_a_long_banner_is_found(write: Write) -> No
     assert leg.curves["grad_norm"].values.tolist() == [111.173]
 
 
+@pytest.mark.parametrize("begins", ['{"hidden_size": 64, "name": "tiny"}\n', '{"step": 5}\n', "step,host\n3,a\n"])
+def test_read__a_configuration_before_printed_records_is_not_the_log(write: Write, begins: str) -> None:
+    leg = read(write(begins + "building indices\n" * 40_000 + MEGATRON))
+    assert leg.format == "megatron"
+    assert leg.notes[0].text == "megatron: 1 line matched"
+    assert leg.curves["grad_norm"].values.tolist() == [111.173]
+
+
+def test_read__json_lines_that_are_asked_about_do_not_give_way_to_printed_records(write: Write) -> None:
+    text = '{"step": 1, "loss": 1.5, "train_loss": 2.5}\n' + "building indices\n" * 40_000 + MEGATRON
+    with pytest.raises(UsageError, match="could each be the loss: say which"):
+        read(write(text))
+
+
 def test_read__an_explicit_format_wins(write: Write) -> None:
     line = '{"kind": "start", "format": "parity.record/1"}\n{"kind": "step", "step": 0, "loss": 1.5}\n'
     assert read(write(line)).format == "recorder"
