@@ -251,7 +251,7 @@ def test_compare_on_logs_by_a_pattern(tmp_path: Path) -> None:
 
 
 def test_every_option_of_every_command_has_a_help_text() -> None:
-    for command in ("run", "compare", "validate", "init", "report"):
+    for command in ("run", "compare", "validate", "init", "report", "show"):
         done = parity(command, "--help")
         assert done.returncode == 0
         bare = re.findall(r"^  --[\w-]+(?: \S+)?\s*$(?!\n {10,})", done.stdout, re.MULTILINE)

@@ -50,6 +50,6 @@ def _table(screen: FirstScreen) -> Columns:
             row.allowed,
             row.times_allowed,
             row.times_floor,
-            Text(f"{row.curve} {row.sparkline}", justify="left"),
+            Text(f"{row.curve} {row.sparkline}".strip(), justify="left"),
         )
     return table

@@ -85,3 +85,12 @@ def test_in_a_log_a_sentence_stays_on_its_line() -> None:
 def test_of_many_notes_some_are_shown_and_the_others_counted() -> None:
     told = shown(FULL.model_copy(update={"notes": [f"note {at}" for at in range(30)]}))
     assert "note 4\n25 more notes are in the report\n" in told
+
+
+def test_a_comparison_of_legs_that_left_nothing_is_a_row_without_numbers() -> None:
+    one = FULL.comparisons[0].model_copy(update={"verdict": "error", "outcomes": [], "metrics": []})
+    lines = shown(FULL.model_copy(update={"comparisons": [one]})).split("\n")
+    assert [line.split() for line in lines[2:4]] == [
+        ["comparison"],
+        [one.candidate, "against", one.baseline, "error"],
+    ]
