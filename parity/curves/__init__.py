@@ -71,8 +71,8 @@ def read(
     if isinstance(asked, Stored):
         return asked.read(find_files(path, within=within, limits=limits), keys)
     if asked is None and (stored := _stored(files := find_files(path, within=within, limits=limits))):
-        curves = stored[0].read(files, keys)
-        return dataclasses.replace(curves, notes=(_evidence(*stored), *curves.notes))
+        leg = stored[0].read(files, keys)
+        return dataclasses.replace(leg, notes=(_evidence(*stored), *leg.notes))
     further = functools.partial(_printed_further_on, path, limits, within)
     notes = Notes()
     curves: LegCurves | None = None
