@@ -35,6 +35,10 @@ __all__ = ["curves_of", "judge", "judge_run", "read_legs"]
 _STOPPED = "The candidate was ended early, and what there is of it is not wrong. "
 
 
+# Causes that a leg's status does not tell already.
+_TOLD = ("out of memory", "device busy", "hung in a collective", "hung at teardown")
+
+
 @dataclass(frozen=True)
 class _Found:
     """A leg as it was found.
@@ -56,7 +60,8 @@ class _Found:
         result = self.result
         if result.status == "finished" and result.error:
             return f"{result.name} {result.error}"
-        return f"{result.name} {result.status}{f': {result.error}' if result.error else ''}"
+        more = f" ({result.cause})" if result.cause in _TOLD and result.cause not in (result.error or "") else ""
+        return f"{result.name} {result.status}{more}{f': {result.error}' if result.error else ''}"
 
 
 def judge_run(directory: RunDirectory, change: Callable[[Comparison], Comparison] = lambda one: one) -> Result:
@@ -154,6 +159,8 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     ended = leg.status in ("finished", "stopped") or (
         leg.status in ("failed", "timed out") and _whole(snapshot.suite, curves)
     )
+    if ended and leg.status == "timed out":
+        leg = leg.model_copy(update={"cause": "hung at teardown"})
     return _Found(leg, judged, "whole" if ended else "broken")
 
 

@@ -51,6 +51,15 @@ LegStatus = Literal[
     "not run",  # never, or under another suite than today's
     "read",  # a log that existed already
 ]
+LegCause = Literal[
+    "crashed",
+    "out of memory",
+    "device busy",  # another process had it, or its memory
+    "timed out",
+    "hung in a collective",
+    "hung at teardown",  # after its last step; its curve counts
+    "cancelled",
+]
 VerdictName = Literal["pass", "fail", "inconclusive", "error"]
 
 
@@ -207,6 +216,7 @@ class LegResult(Model):
     layout: dict[Annotated[str, Field(pattern="^(dp|fsdp|tp|pp|ep|cp)$")], int] = {}
     ranks: int | None = None
     command: str | None = None
+    cause: LegCause | None = Field(default=None, description="Why it did not finish, where its processes tell.")
     exit_code: int | None = None
     failing_rank: int | None = None
     error: str | None = None

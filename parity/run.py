@@ -158,7 +158,8 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         if isinstance(event, LegStarted):
             begun.add(event.name)
             # If this process is killed, the leg was interrupted; nothing else says so.
-            _write_leg(plan, plans[event.name], LegEnd(event.name, "interrupted"), None)
+            unfinished = LegEnd(event.name, "interrupted", error="parity itself ended while this leg ran")
+            _write_leg(plan, plans[event.name], unfinished, None)
         if isinstance(event, LegFinished):
             # At once, so that a later leg's accident cannot take it away.
             name = event.end.name
@@ -257,6 +258,7 @@ def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | N
         layout=leg.layout.model_dump(),
         ranks=leg.ranks,
         command=_shown(leg, leg_plan),
+        cause=None if status == "no curve" else end.cause,
         exit_code=end.exit_code,
         failing_rank=end.failing_rank,
         error=error,

@@ -31,7 +31,7 @@ class EmbeddedLeg(Leg):
         self._leader: psutil.Process | None = None
         self._led = False
         self._ranks: list[psutil.Process] = []
-        self._exits: dict[int, tuple[int, float]] = {}
+        self._exits: dict[int, tuple[int, float, float]] = {}  # code; when, by both clocks
         self._torn = b""
         self._gone = False
         self._error: str | None = None
@@ -89,7 +89,8 @@ class EmbeddedLeg(Leg):
             self.emit(LegStarted(self.plan.name, self.plan.ranks, self.gpus, int(str(news["port"]))))
         elif "rank" in news:
             code = int(str(news["exit"]))
-            self._exits[int(str(news["rank"]))] = (code, float(str(news["time"])))
+            when = float(str(news["time"])), float(str(news["monotonic"]))
+            self._exits[int(str(news["rank"]))] = (code, *when)
             if code != 0:
                 self.failed()
 
@@ -107,8 +108,8 @@ class EmbeddedLeg(Leg):
     def failure(self) -> Symptom | None:
         found = []
         for rank in range(self.plan.ranks):
-            code, when = self._exits.get(rank, (None, time.time()))
-            late = self.ending_since is not None and when >= self.ending_since
+            code, when, monotonic = self._exits.get(rank, (None, time.time(), time.monotonic()))
+            late = self.ending_since is not None and monotonic >= self.ending_since
             if code != 0:
                 one = symptom(rank, code, when, self._log(rank), self._record(rank), ended_by_us=late)
                 if one is not None:

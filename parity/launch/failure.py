@@ -14,6 +14,7 @@ from pathlib import Path
 
 from parity.curves.numbers import as_number
 from parity.curves.records import Record
+from parity.launch.cause import Cause, cause_of
 from parity.launch.files import json_lines, tail
 from parity.plain import plain
 
@@ -47,6 +48,7 @@ class Symptom:
         time: seconds since the epoch at which the error was recorded, else at which the rank ended.
         error: one line.
         echo: whether this is what another rank's end, or our ending the leg, did to it.
+        cause: what it comes to.
     """
 
     rank: int | None
@@ -54,6 +56,12 @@ class Symptom:
     time: float
     error: str
     echo: bool
+    cause: Cause = "crashed"
+
+    @property
+    def killed(self) -> bool:
+        """Whether a SIGKILL ended it, as the kernel does it where memory ran out."""
+        return self.exit_code in (-signal.SIGKILL, SHELL + signal.SIGKILL)
 
 
 def first_failure(symptoms: Iterable[Symptom]) -> Symptom | None:
@@ -95,7 +103,8 @@ def symptom(
     else:
         error, said = _from_log(exit_code, text)
     stopped = exit_code in (-signal.SIGTERM, SHELL + signal.SIGTERM) or ended_by_us
-    return Symptom(rank, exit_code, time, error, echo=(stopped and noted is None) or bool(PEER.search(said)))
+    echo = (stopped and noted is None) or bool(PEER.search(said))
+    return Symptom(rank, exit_code, time, error, echo, cause_of(said))
 
 
 def _noted(record: str) -> Record | None:
@@ -138,10 +147,9 @@ def describe_exit(code: int) -> str:
 
 def _signal_name(number: int) -> str | None:
     try:
-        name = signal.Signals(number).name
+        return signal.Signals(number).name
     except ValueError:
         return None
-    return f"{name}; out of memory?" if number == signal.SIGKILL else name
 
 
 def _text(value: object) -> str:

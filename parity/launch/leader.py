@@ -87,7 +87,12 @@ def _wait(ranks: dict[int, int], report: int) -> None:
         if pid in ranks:
             _tell(
                 report,
-                {"rank": ranks.pop(pid), "exit": os.waitstatus_to_exitcode(status), "time": time.time()},
+                {
+                    "rank": ranks.pop(pid),
+                    "exit": os.waitstatus_to_exitcode(status),
+                    "time": time.time(),
+                    "monotonic": time.monotonic(),
+                },
             )
 
 

@@ -14,10 +14,11 @@ import psutil
 
 from parity.curves.numbers import as_number, as_step
 from parity.errors import UsageError
-from parity.launch import marker, torchrun
+from parity.launch import left, linux, marker, torchrun
+from parity.launch.cause import Cause, oom_kills
 from parity.launch.events import Event, LegEnding, LegProgress
 from parity.launch.failure import Symptom
-from parity.launch.files import Follower, json_lines, tail
+from parity.launch.files import Follower, json_lines
 from parity.launch.plan import LegEnd, LegPlan, Status
 from parity.plain import plain
 from parity.untrusted import write_whole
@@ -25,7 +26,8 @@ from parity.untrusted import write_whole
 __all__ = ["GRACE", "Leg", "StartError"]
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL; the whole end of a run is to take less than 5
-DUMP = 0.2  # seconds for ranks to write their stacks before SIGTERM
+DUMP = 0.5  # seconds for ranks to write their stacks before SIGTERM
+ASK = 1.0  # seconds between looks at whether all ranks have recorded their end
 SETTLE = 0.5  # for helpers (resource trackers, loader workers) to see that the leg has ended and go: ten looks
 ACCIDENT = "parity-error.log"  # the traceback of an error of ours, for its report
 # What an earlier run may have left in a leg's folder; old lines would pass for this run's.
@@ -45,12 +47,15 @@ class Leg(ABC):
         self.gpus = gpus
         self.emit = emit
         self.end: LegEnd | None = None  # set when no process is left
-        self.ending_since: float | None = None  # epoch; what ranks do from then on is our doing
+        self.ending_since: float | None = None  # monotonic; what ranks do from then on is our doing
         self.kin: set[psutil.Process] = set()  # its processes as they were seen; see `parity.launch.kin`
         self.wake: list[int] = []  # file descriptors that become readable when something happens
         self._started: float | None = None
         self._failed: float | None = None
-        self._dumped: float | None = None
+        self._asked = 0.0  # when its ranks' records were last asked for an end
+        self._recorded_end: float | None = None
+        self._late: tuple[float, str] | None = None  # since when the leg is to be ended for its time, and why
+        self._killed_before: int | None = None  # by the kernel, for want of memory
         self._quit: float | None = None  # when the leg had ended by itself
         self._status: Status | None = None  # given by us, against the exit codes
         self._why: str | None = None
@@ -80,8 +85,14 @@ class Leg(ABC):
     def collect_logs(self) -> None:  # noqa: B027  not every kind has to
         """Bring the output of ranks to its place. Called when all processes are gone, before `failure`."""
 
-    def dump(self) -> None:  # noqa: B027  not every kind can
-        """Have the ranks write where they are into their logs, where they can."""
+    def dump(self) -> None:
+        """Have the ranks write where they are into their logs, where they can: embedded ones, and with a recorder."""
+        if self.plan.launcher is not None:  # it would pass the signal on to whatever runs elsewhere, handler or not
+            return
+        able = {one.pid: one for one in self._members() if linux.catches(one.pid, signal.SIGUSR1)}
+        parents = {one.pid: one.ppid() for one in able.values() if one.is_running()}
+        # What a rank has forked, such as a loader's workers, has its handler too, and would write into its log.
+        marker.send([one for pid, one in able.items() if parents.get(pid) not in able], signal.SIGUSR1)
 
     def ask_to_end(self) -> None:
         """Tell the leg's processes that they should end; they have a moment before `kill`."""
@@ -100,6 +111,7 @@ class Leg(ABC):
     def running(self) -> None:
         """The processes are there: from now on time counts."""
         self._started = time.monotonic()
+        self._killed_before = oom_kills()
 
     def failed(self) -> None:
         """A rank failed: the others get some time to fail by themselves."""
@@ -108,7 +120,7 @@ class Leg(ABC):
 
     def fail(self, why: str, exit_code: int | None = None) -> None:
         """Nothing runs and nothing will."""
-        self._end_with("failed", exit_code, None, why)
+        self._end_with("failed", exit_code, None, why, None)
 
     @property
     def gone(self) -> bool:
@@ -121,10 +133,10 @@ class Leg(ABC):
             return
         if self._started is None and not self.gone:
             # Asked for, and not there yet: should it still come, it goes with the process that starts it.
-            self._end_with("not started", None, None, None)
+            self._end_with("not started", None, None, None, None)
             return
         if self.ending_since is None:
-            self.ending_since = time.time()
+            self.ending_since = time.monotonic()
             if self._quit is None:
                 self._status, self._why = status, why
                 self.emit(LegEnding(self.plan.name, why))
@@ -182,15 +194,28 @@ class Leg(ABC):
         """Decide whether the leg has to be ended."""
         if self._quit is not None:
             return
-        assert self._started is not None
-        if now - self._started > self.plan.timeout:
-            if self._dumped is None:
-                self._dumped = now
+        if self._late is None:
+            why = self._too_late(now)
+            if why:
+                self._late = (now, why)
                 self.dump()
-            elif now - self._dumped > DUMP:
-                self.stop("timed out", f"no end after its time limit of {self.plan.timeout:g} s")
-        elif self._failed is not None and now - self._failed > self.plan.peer_grace:
+        elif now - self._late[0] > DUMP:
+            self.stop("timed out", self._late[1])
+        if self._failed is not None and now - self._failed > self.plan.peer_grace:
             self.stop("failed", f"a rank failed and others still run after {self.plan.peer_grace:g} s")
+
+    def _too_late(self, now: float) -> str:
+        """Why the leg's time is over; empty if it is not."""
+        assert self._started is not None
+        if self._recorded_end is None and now - self._asked > ASK:
+            self._asked = now
+            if left.ended(self.plan.directory, self.plan.ranks):
+                self._recorded_end = now
+        if self._recorded_end is not None and now - self._recorded_end > self.plan.end_grace:
+            return f"every rank had recorded its end, and {self.plan.end_grace:g} s later the leg still ran"
+        if now - self._started > self.plan.timeout:
+            return f"no end after its time limit of {self.plan.timeout:g} s"
+        return ""
 
     def _settle(self, now: float) -> None:
         """Wait for what is left, and end it when its time is over."""
@@ -212,21 +237,25 @@ class Leg(ABC):
         except (OSError, UsageError) as error:  # a full disk, say
             self._status, self._why = self._status or "failed", self._why or f"could not keep its output: {error}"
         first = self.failure()
-        if self._status in ("timed out", "interrupted", "stopped"):
-            self._end_with(self._status, None, None, self._why)
+        if self._status in ("interrupted", "stopped"):
+            cause: Cause | None = "cancelled" if self._status == "interrupted" else None
+            self._end_with(self._status, None, None, self._why, cause)
+        elif self._status == "timed out":
+            why, at_end = self._why or "", self._recorded_end is not None
+            self._end_with(self._status, None, None, *left.late(self.plan.directory, self.plan.ranks, why, at_end))
         elif first is not None:
-            self._end_with("failed", first.exit_code, first.rank, first.error)
+            words = left.failed(self.plan.directory, self.plan.ranks, first, self._killed_before)
+            self._end_with("failed", first.exit_code, first.rank, *words)
         elif self._status is not None:
-            self._end_with(self._status, None, None, self._why)
+            self._end_with(self._status, None, None, self._why, "crashed")
         else:
-            self._end_with("finished", 0, None, None)
+            self._end_with("finished", 0, None, None, None)
 
-    def _end_with(self, status: Status, code: int | None, rank: int | None, error: str | None) -> None:
+    def _end_with(
+        self, status: Status, code: int | None, rank: int | None, error: str | None, cause: Cause | None
+    ) -> None:
         now = time.monotonic()
         seconds = 0.0 if self._started is None else (self._quit or now) - self._started
-        steps = self._last_steps()
-        if status == "timed out" and steps:
-            error = f"{error}; last step of " + ", ".join(f"rank {r}: {step}" for r, step in steps.items())
         self._follow()
         self._progress.close()
         self.end = LegEnd(
@@ -238,7 +267,8 @@ class Leg(ABC):
             failing_rank=rank,
             error=None if error is None else plain(error, 1000),
             leftovers=len(self._leftovers),
-            last_steps=steps,
+            last_steps=left.last_steps(self.plan.directory, self.plan.ranks),
+            cause=cause,
         )
 
     def _members(self) -> list[psutil.Process]:
@@ -254,15 +284,6 @@ class Leg(ABC):
                 latest = (step, loss)
         if latest is not None:
             self.emit(LegProgress(self.plan.name, *latest))
-
-    def _last_steps(self) -> dict[int, int]:
-        steps = {}
-        for rank in range(self.plan.ranks):
-            found = [as_step(line.get("step")) for line in json_lines(tail(self._record(rank)))]
-            known = [step for step in found if step is not None]
-            if known:
-                steps[rank] = known[-1]
-        return steps
 
     def _log(self, rank: int) -> Path:
         return self.plan.directory / f"rank-{rank}.log"

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from parity.launch.cause import Cause
+
 __all__ = ["LegEnd", "LegPlan", "Status"]
 
 Status = Literal["finished", "failed", "timed out", "interrupted", "stopped", "not started"]
@@ -47,6 +49,7 @@ class LegPlan:
         expected: seconds that the leg will likely take, or of another unit, if that is the same for all.
         early: start before legs that are not, however long these are.
         peer_grace: seconds that embedded ranks get to fail by themselves, and to write why, after one failed.
+        end_grace: seconds that the processes get to go after every rank has recorded that it ended.
         launcher: what starts the leg's ranks, if not this machine alone.
         progress: file of JSON lines with `step` and perhaps `loss`, followed while the leg runs;
             None for `rank-0.jsonl` in `directory`.
@@ -65,6 +68,7 @@ class LegPlan:
     expected: float = 0.0
     early: bool = False
     peer_grace: float = 5.0
+    end_grace: float = 60.0
     launcher: Slurm | None = None
     progress: Path | None = None
 
@@ -93,6 +97,7 @@ class LegEnd:
         device_seconds: wall time times ranks.
         failing_rank: the rank that failed first, where that can be told.
         error: one line, that rank's own error rather than what its failure did to the others.
+        cause: why it did not finish, where its processes tell; None also where it could not start.
         leftovers: processes still there after the leg's own end, and killed.
         last_steps: the last step that each rank recorded.
     """
@@ -104,5 +109,6 @@ class LegEnd:
     device_seconds: float = 0.0
     failing_rank: int | None = None
     error: str | None = None
+    cause: Cause | None = None
     leftovers: int = 0
     last_steps: Mapping[int, int] = field(default_factory=dict)

@@ -1,6 +1,9 @@
 """One JSON line per event, in one file per rank."""
 
+import contextlib
+import faulthandler
 import os
+import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -94,6 +97,7 @@ class Recorder:
                     "PARITY_PERTURB: is set, but PARITY_RECORD_DIR is not, so no record would tell of it"
                 )
             return cls(None)
+        _show_stacks_when_asked()
         steps = env.get("PARITY_SKETCH_STEPS", SKETCH_STEPS)
         return cls(
             folder,
@@ -303,6 +307,13 @@ class Recorder:
             )
         append(self.path, lines, replace=not self._begun)
         self._begun = True
+
+
+def _show_stacks_when_asked() -> None:
+    """Have SIGUSR1 write where this process is, should it hang; unless the trainer has a use of its own for that."""
+    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+        with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):  # no such file as stderr
+            faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def _number(value: SupportsFloat) -> int | float:

@@ -134,7 +134,7 @@ def test_logs__links_that_the_leg_planted_are_not_read(bench: Bench, tmp_path: P
     [
         ("exit 3", 3, "exit code 3"),
         ("echo no space left; exit 3", 3, "exit code 3, last output: no space left"),
-        ("kill -9 $$", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
+        ("kill -9 $$", -9, "killed by signal 9 (SIGKILL)"),
         (("no-such-trainer", "x"), 127, "no such command: no-such-trainer"),
         (("/",), 126, "not allowed to run: /"),
         ("sh -c 'kill -ABRT $$'; exit $?", 134, "exit code 134 (SIGABRT), last output: Aborted"),
@@ -188,6 +188,7 @@ def test_time_limit__whatever_session_it_moved_to(bench: Bench) -> None:
     assert end.status == "timed out"
     assert end.seconds < 30
     assert end.error == "no end after its time limit of 0.5 s"
+    assert end.cause == "timed out"
 
 
 @pytest.mark.slow
@@ -195,7 +196,7 @@ def test_time_limit__whatever_session_it_moved_to(bench: Bench) -> None:
     ("mode", "code", "error"),
     [
         ("crash", 1, "ValueError: rank 1 has had enough"),
-        ("killed", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
+        ("killed", -9, "killed by signal 9 (SIGKILL)"),
         ("exit3", 3, "exit code 3"),
     ],
 )
@@ -229,10 +230,25 @@ def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None
             os.kill(os.getpid(), signal.SIGTERM)
 
     end = bench.run(bench.plan("leg", 2, command=f"{TORCHRUN} stubborn", cwd=ROOT), listen=listen)["leg"]
-    assert (end.status, end.exit_code) == ("interrupted", None)
+    assert (end.status, end.exit_code, end.cause) == ("interrupted", None, "cancelled")
     assert end.error == "the run was ended by SIGTERM"
     assert end.last_steps == {0: 4, 1: 5}
     assert "now hanging" in bench.read("rank-1.log")
+
+
+@pytest.mark.slow
+def test_torchrun__ranks_with_a_recorder_tell_where_they_hang(bench: Bench) -> None:
+    end = bench.run_one(2, command=f"{TORCHRUN} recorder_hangs", cwd=ROOT, timeout=30)
+    assert (end.status, end.cause) == ("timed out", "timed out")
+    assert end.error is not None
+    assert "ranks 0-1 in stuck_elsewhere (__main__.py:" in end.error
+
+
+@pytest.mark.slow
+def test_time_limit__a_process_without_a_handler_is_not_ended_by_the_question_where_it_is(bench: Bench) -> None:
+    end = bench.run_one(1, command="trap 'echo asked to end; exit 3' TERM; sleep 600 & wait", timeout=1)
+    assert (end.status, end.cause) == ("timed out", "timed out")
+    assert bench.read("command.log") == "asked to end\n"
 
 
 def recorded(bench: Bench, rank: int, step: int) -> bool:

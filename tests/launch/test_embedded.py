@@ -1,8 +1,11 @@
 """Legs whose ranks are forked from the process that has imported torch."""
 
+import itertools
 import json
 import math
+import re
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -38,17 +41,21 @@ def test_a_leg_that_fails_does_not_stop_the_others(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "code", "error"),
+    ("mode", "code", "error", "cause"),
     [
-        ("crash", 1, "ValueError: rank 1 has had enough"),
-        ("crash_recorded", 1, "ValueError: noted before the end"),
-        ("killed", -9, "killed by signal 9 (SIGKILL; out of memory?)"),
-        ("exit3", 3, "exit code 3"),
+        ("crash", 1, "ValueError: rank 1 has had enough", "crashed"),
+        ("crash_recorded", 1, "ValueError: noted before the end", "crashed"),
+        ("killed", -9, "killed by signal 9 (SIGKILL)", "crashed"),
+        ("exit3", 3, "exit code 3", "crashed"),
+        ("memory", 1, "MemoryError", "out of memory"),
     ],
 )
-def test_the_first_failing_rank_is_named_and_not_its_victims(bench: Bench, mode: str, code: int, error: str) -> None:
+def test_the_first_failing_rank_is_named_and_not_its_victims(
+    bench: Bench, mode: str, code: int, error: str, cause: str
+) -> None:
     end = bench.run_one(3, mode)
     assert (end.status, end.failing_rank, end.exit_code) == ("failed", 1, code)
+    assert end.cause == cause
     assert end.error is not None
     assert end.error.startswith(error)
     assert "\n" not in end.error
@@ -71,11 +78,61 @@ def test_time_limit__ranks_that_ignore_sigterm_too(bench: Bench) -> None:
     end = bench.run_one(2, "stubborn", timeout=5.0)
     assert (end.status, end.exit_code) == ("timed out", None)
     assert end.last_steps == {0: 4, 1: 5}
-    assert end.error == "no end after its time limit of 5 s; last step of rank 0: 4, rank 1: 5"
+    assert end.cause == "timed out"
+    assert end.error is not None
+    assert re.fullmatch(
+        r"no end after its time limit of 5 s; rank 0 in hang \(__main__.py:\d+\) after step 4,"
+        r" rank 1 in hang \(__main__.py:\d+\) after step 5",
+        end.error,
+    )
     assert end.seconds < 30
     log = bench.read("rank-1.log")  # tells where it hung
     assert "now hanging" in log
     assert "in hang" in log
+
+
+def test_time_limit__ranks_in_a_collective_that_one_never_comes_to(bench: Bench) -> None:
+    end = bench.run_one(3, "hang_in_collective", timeout=20.0)
+    assert (end.status, end.cause) == ("timed out", "hung in a collective")
+    assert end.error is not None
+    assert re.fullmatch(
+        r"hung in a collective: no end after its time limit of 20 s; rank 0 in all_reduce after step 3,"
+        r" rank 2 in all_reduce after step 5, rank 1 in stuck_elsewhere \(__main__.py:\d+\) after step 4",
+        end.error,
+    )
+
+
+def test_a_leg_that_hangs_after_its_end_is_ended_and_says_so(bench: Bench) -> None:
+    end = bench.run_one(2, "teardown", end_grace=1.0, timeout=300)
+    assert (end.status, end.cause) == ("timed out", "hung at teardown")
+    assert end.seconds < 60
+    assert end.error is not None
+    assert end.error.startswith(
+        "hung at teardown: every rank had recorded its end, and 1 s later the leg still ran; "
+    )
+    assert end.last_steps == {0: 2, 1: 2}
+
+
+def test_a_rank_that_the_kernel_killed_for_memory_is_told_from_one_that_somebody_killed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter([7, 8])
+    monkeypatch.setattr("parity.launch.leg.oom_kills", lambda: next(kills))
+    monkeypatch.setattr("parity.launch.left.oom_kills", lambda: next(kills))
+    end = bench.run_one(2, "killed")
+    assert (end.status, end.cause, end.failing_rank) == ("failed", "out of memory", 1)
+    assert end.error == "killed by signal 9 (SIGKILL): the kernel had no memory left"
+
+
+def test_a_clock_that_jumps_changes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    jumps = itertools.cycle((0.0, 1e9, 4e9))
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    ends = bench.run(
+        bench.plan("ends", 2, "ok"), bench.plan("crashes", 2, "crash"), bench.plan("hangs", 1, "hang", timeout=8)
+    )
+    assert [end.status for end in ends.values()] == ["finished", "failed", "timed out"]
+    assert (ends["crashes"].failing_rank, ends["crashes"].cause) == (1, "crashed")
+    assert all(0 < end.seconds < 100 for end in ends.values())
 
 
 def test_a_daemon_in_its_own_session_is_found_and_ended(bench: Bench) -> None:

@@ -118,12 +118,12 @@ def test_log_error__none() -> None:
 
 def test_describe_exit() -> None:
     assert describe_exit(3) == "exit code 3"
-    assert describe_exit(-9) == "killed by signal 9 (SIGKILL; out of memory?)"
+    assert describe_exit(-9) == "killed by signal 9 (SIGKILL)"
     assert describe_exit(-11) == "killed by signal 11 (SIGSEGV)"
     assert describe_exit(-99) == "killed by signal 99 (unknown)"
 
 
 def test_describe_exit__a_signal_that_a_shell_reports_is_named() -> None:
     assert describe_exit(134) == "exit code 134 (SIGABRT)"
-    assert describe_exit(137) == "exit code 137 (SIGKILL; out of memory?)"
+    assert describe_exit(137) == "exit code 137 (SIGKILL)"
     assert [describe_exit(code) for code in (128, 255)] == ["exit code 128", "exit code 255"]

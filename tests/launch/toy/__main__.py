@@ -86,6 +86,44 @@ def killed(rank: int) -> None:
     all_reduce()
 
 
+def hang_in_collective(rank: int) -> None:
+    """Rank 1 never comes to the collective in which the others wait."""
+    join()
+    steps(4 + rank)
+    if rank == 1:
+        stuck_elsewhere()
+    all_reduce()
+
+
+def stuck_elsewhere() -> None:
+    time.sleep(600)
+
+
+def recorder_hangs(rank: int) -> None:
+    from parity.record import Recorder
+
+    Recorder.from_env()
+    stuck_elsewhere()
+
+
+def memory(rank: int) -> None:
+    """Rank 1 asks for more memory than it may have."""
+    join()
+    if rank == 1:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 34, 1 << 34))
+        bytearray(1 << 36)
+    all_reduce()
+
+
+def teardown(rank: int) -> None:
+    """All is done and said, and the process stays."""
+    steps(3)
+    record(kind="end", steps=3, time=time.time())
+    time.sleep(600)
+
+
 def exit3(rank: int) -> None:
     join()
     if rank == 1:
