@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import functools
 import os
+import re
 from collections.abc import Sequence
 
 from parity.curves.curve import Conflict, Curve, LegCurves, Note, Resolution
@@ -36,6 +37,9 @@ __all__ = [
     "read",
 ]
 
+# What the Trainer saves at its end, and at each checkpoint; of those the last holds what the others do.
+_STATE = re.compile(r"(?:checkpoint-(?P<step>\d{1,15})/)?trainer_state\.json")
+
 
 def read(
     path: str | os.PathLike[str],
@@ -46,7 +50,8 @@ def read(
     within: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
 ) -> LegCurves:
-    """Read the curves that one leg left in one file, or in one folder of event files or a tracking store.
+    """Read the curves that one leg left in one file, or in one folder: of event files, a tracking
+    store, or the Hugging Face Trainer's output.
 
     Args:
         format: the format's name; None: told from the content, with the evidence as the first note.
@@ -70,7 +75,10 @@ def read(
         asked = Pattern(pattern)
     if isinstance(asked, Stored):
         return asked.read(find_files(path, within=within, limits=limits), keys)
-    if asked is None and (stored := _stored(files := find_files(path, within=within, limits=limits))):
+    files = None if asked is not None else find_files(path, within=within, limits=limits)
+    if files is not None and (state := _trainer_state(files)):
+        return read(os.path.join(source, state), keys=keys, within=path if within is None else within, limits=limits)
+    if files is not None and (stored := _stored(files)):
         leg = stored[0].read(files, keys)
         return dataclasses.replace(leg, notes=(_evidence(*stored), *leg.notes))
     further = functools.partial(_printed_further_on, path, limits, within)
@@ -109,6 +117,14 @@ def _named(name: str) -> Format | Stored:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f", did you mean {close[0]}?" if close else ""
     raise UsageError(f"format {plain(name, 40)!r} is unknown{hint}; the formats are: {', '.join(known)}")
+
+
+def _trainer_state(files: Files) -> str:
+    """The file that holds all of a log in the Hugging Face Trainer's output folder; empty where it is no such folder
+    or holds what TensorBoard reads, too."""
+    found = {name: int(one["step"] or 1 << 53) for name in files.names if (one := _STATE.fullmatch(name))}
+    stored = any(one.finds(files) for one in formats().values() if isinstance(one, Stored))
+    return "" if stored else max(found, key=lambda name: found[name], default="")
 
 
 def _stored(files: Files) -> tuple[Stored, str] | None:

@@ -1,4 +1,6 @@
+import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +84,18 @@ def test_trainer__what_is_nested_is_no_metric(write: Write, more: str) -> None:
 def test_trainer__a_torn_dict_first(write: Write) -> None:
     leg = read(write(f"{V5[:20]}\n{V5}\n"))
     assert leg.curves["loss"].steps.tolist() == [2]
+
+
+def test_trainer_s_output_folder__the_last_checkpoint_holds_the_whole_log(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        rows = [{"step": at, "epoch": 0.5, "loss": 6 / at, "learning_rate": 1e-3} for at in range(1, step + 1)]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+        (folder / "model.safetensors").write_bytes(b"\0" * 16)
+    leg = read(tmp_path)
+    assert leg.format == "trainer_state"
+    assert leg.source.endswith("checkpoint-100/trainer_state.json")
+    assert leg.curves["loss"].steps.tolist() == list(range(1, 101))
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": rows[:5]}))
+    assert read(tmp_path).curves["loss"].steps.tolist() == list(range(1, 6))
