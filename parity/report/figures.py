@@ -23,6 +23,7 @@ __all__ = ["Figure", "curves", "gap", "gradients", "leg_names", "look"]
 _COLOURS = 8
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _DECADES = 8  # with a tick, on a logarithmic axis
+_MOST_DOTS = 200  # on a line; more cannot be told apart, and take most of the time to draw
 _ROW, _LEAST, _MOST = 14, 160, 900  # heights of a map, in pixels
 
 
@@ -107,7 +108,9 @@ def gap(comparison: ComparisonResult, metric: MetricResult) -> Figure | None:
     ]
     places = [axis.place(size) for size in drawn.gap]
     line = {"name": f"gap of {_drawn(comparison.candidate)}", **_line(drawn.steps, places, told, _style("gap"))}
-    traces.append(line | {"mode": "lines+markers", "marker": {"size": 4, "color": "var(--gap)"}})
+    if len(drawn.steps) <= _MOST_DOTS:
+        line |= {"mode": "lines+markers", "marker": {"size": 4, "color": "var(--gap)"}}
+    traces.append(line)
     traces += _broken(drawn.steps, drawn.gap, axis.top, "gap")
     annotations, shapes = _marks(metric, drawn, axis, traces)
     layout = _layout(axis.layout()) | {"annotations": annotations, "shapes": shapes, "showlegend": True}
