@@ -1,5 +1,6 @@
 """Which legs run when, and on which slots. Pure."""
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -137,6 +138,9 @@ def start_now(waiting: Sequence[Need], free: Slots) -> list[Grant]:
     return grants
 
 
+# Single legs moved elsewhere in the order, over their number: a tenth of a second. Of suites of 10 to 16 legs of 1 to
+# 4 ranks on 8 slots, 94 % end within 1.1 times the bound, and 80 % without (`tests/schedule/bench_schedule.py`).
+_MOVES = 2000
 # Each leaves gaps where another leaves none; to try all three costs nothing.
 _ORDERS: tuple[Callable[[Need], tuple[float, float]], ...] = (
     lambda need: (-need.seconds, -need.ranks),
@@ -150,7 +154,7 @@ def packed(needs: Sequence[Need], slots: Slots) -> Schedule:
 
     A leg starts as soon as it fits, so at most twice `Schedule.bound` passes (any two moments as far apart as the
     longest leg have more ranks between them than there are slots). Legs that are alike in all this start in the
-    order given.
+    order given, and the same legs always come to the same schedule.
 
     Raises:
         DeviceError: a leg needs more slots than there are.
@@ -159,7 +163,21 @@ def packed(needs: Sequence[Need], slots: Slots) -> Schedule:
     schedules = [
         _simulated(sorted(needs, key=lambda need: (not need.early, *order(need))), slots) for order in _ORDERS
     ]
-    return min(schedules, key=lambda schedule: schedule.makespan)
+    return _improved(min(schedules, key=lambda schedule: schedule.makespan))
+
+
+def _improved(schedule: Schedule) -> Schedule:
+    """The schedule, or one that ends earlier, found by moving single legs elsewhere in the order."""
+    best = schedule
+    draw = random.Random(0)  # noqa: S311
+    for _ in range(_MOVES // max(1, len(schedule.places))):
+        if best.makespan <= best.bound:
+            break
+        order = [place.need for place in best.places]
+        order.insert(draw.randrange(len(order)), order.pop(draw.randrange(len(order))))
+        moved = _simulated(sorted(order, key=lambda need: not need.early), schedule.slots)
+        best = min(moved, best, key=lambda one: one.makespan)
+    return min(schedule, best, key=lambda one: one.makespan)
 
 
 def _simulated(needs: Sequence[Need], slots: Slots) -> Schedule:
