@@ -191,7 +191,8 @@ def gradients(comparison: ComparisonResult) -> Figure | None:
     logs = [[None if place is None else math.log10(place) for place in row] for row in places]
     sizes = [place for cell in known if cell > 0 and (place := axis.place(cell)) is not None] or [axis.top]
     low, high = (axis.bottom if axis.zeros else min(sizes)), max(sizes)
-    inner = [(place, label) for place, label in axis.ticks() if 1.5 * low < place < high / 1.5]
+    near = (high / low) ** 0.08  # where two labels would touch
+    inner = [(place, label) for place, label in axis.ticks() if near * low < place < high / near]
     ticks = [(low, "0" if axis.zeros else text.gap(low)), *inner, (high, text.gap(high))]
     trace = {
         "type": "heatmap", "z": logs, "x": [str(step) for step in drawn.steps], "customdata": told,

@@ -88,7 +88,7 @@ def long(legs: int = 5, steps: int = 10_000) -> Result:
     for number in range(legs):
         theirs = noisy(loss, 1e-7, number)
         if number == 1:
-            theirs[steps // 3] *= 1.01
+            theirs[steps // 3] *= 1.05
         lr = curve("lr", 1e-3 / (1 + at))
         many.append(leg(f"leg{number}", lr, loss=theirs, grad_norm=noisy(norm, 1e-6, 50 + number)))
     ones = [compared(compare(many[0], one, many[2], steps=steps)) for one in many[1:] if one is not many[2]]

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from parity.plain import plain
 from parity.report import figures, text
+from parity.report.first_screen import first_screen
 from parity.report.html import render_html
+from parity.report.markdown import render_markdown
 from parity.result import ComparisonResult, LegResult, OutcomeResult, Result
 from tests.report.drawn import GRADIENTS, drawn, holding, long
 from tests.report.filling import replaced
@@ -54,6 +56,8 @@ class Page(HTMLParser):
             self.scripts.append((self._type, "".join(self._parts)))
         if tag == self._raw:
             self._raw = None
+        if tag in ("td", "th"):
+            self.said.append(" ")
 
     def handle_data(self, data: str) -> None:
         if self._raw:
@@ -321,6 +325,14 @@ def test_long_runs_are_drawn_in_part_and_never_without_the_worst_step() -> None:
     assert metric.worst_step == 5000 // 3
     assert metric.worst_step in line["x"]
     assert "steps are drawn, the largest gaps among them" in found.description
+
+
+def test_the_first_screen_spells_its_numbers_as_markdown_does() -> None:
+    (row,) = first_screen(FAILED).rows
+    markdown, html = render_markdown(FAILED), page("failed").text
+    for number in (row.gap, row.allowed, row.times_allowed, row.times_floor, row.worst_step):
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", markdown), number
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", html.split("Comparisons")[0]), number
 
 
 def test_an_outcome_says_whether_it_was_required() -> None:
