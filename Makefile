@@ -89,8 +89,10 @@ selftest: $(VENV)/.installed ## which faults are caught, in fp32 and in bf16; wr
 		mkdir -p docs/selftest && cp parity-selftest/$$dtype/selftest.json docs/selftest/$$dtype.json && \
 		cp parity-selftest/$$dtype/selftest.md docs/selftest/$$dtype.md; done
 
-picture: $(VENV)/.installed-dev ## draw the picture in the README from parity-out
+picture: $(VENV)/.installed-dev ## draw the pictures in the README, the first from parity-out
 	@$(BIN)/python -m tests.picture parity-out/result.json docs/report.svg
+	@$(BIN)/parity run embedded/tensor-parallel-cut-by-rows --out parity-out.cut >/dev/null || test $$? = 1
+	@$(BIN)/python -m tests.picture parity-out.cut/result.json docs/report.png
 
 lock: ## pin what pyproject.toml asks for, in a new environment
 	@rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
