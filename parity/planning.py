@@ -37,7 +37,9 @@ class Plan:
 def needs(suite: Suite, names: Sequence[str], device: str, times: Expected) -> list[Need]:
     """What these legs take. Baselines go first where candidates are held against them while they run."""
     early = {item.baseline for item in suite.compare} if suite.stop == "first-divergence" else set()
-    return [Need(name, suite.legs[name].ranks, device != "cpu", times.times[name], name in early) for name in names]
+    legs = {name: suite.legs[name] for name in names}
+    slots = {name: suite.launcher_of(leg).slots(leg.ranks) for name, leg in legs.items()}
+    return [Need(name, slots[name], device != "cpu", times.times[name], name in early) for name in names]
 
 
 def planned(suite: Suite, device: str, slots: Slots, times: Expected) -> Plan:
@@ -70,7 +72,7 @@ def as_text(plan: Plan) -> str:
         f"{suite.name}: {len(schedule.places)} legs of {suite.steps} steps on {plan.device}, {size} {word}",
         f"durations: {plain(plan.expected.source)}",
         "",
-        *_legs(schedule, unit),
+        *_legs(suite, schedule, unit),
         "",
         *_slots(schedule),
         "",
@@ -85,11 +87,17 @@ def _time(time: float, unit: str) -> str:
     return f"{time:.1f} s" if unit == "s" else f"{time:.0f} {unit}"
 
 
-def _legs(schedule: Schedule, unit: str) -> list[str]:
+def _legs(suite: Suite, schedule: Schedule, unit: str) -> list[str]:
     digits = 1 if unit == "s" else 0
     rows = [("leg", "ranks", "start", "end", "slots")]
     rows += [
-        (one.need.name, str(one.need.ranks), f"{one.start:.{digits}f}", f"{one.end:.{digits}f}", " ".join(one.slots))
+        (
+            one.need.name,
+            str(suite.legs[one.need.name].ranks),
+            f"{one.start:.{digits}f}",
+            f"{one.end:.{digits}f}",
+            " ".join(one.slots) or "Slurm's",
+        )
         for one in schedule.places
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parity.errors import DeviceError, DiskError, UsageError
-from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, run_legs
+from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, Slurm, run_legs
 from parity.needs import check_needs
 from parity.placeholders import fill
 from parity.planning import needs
@@ -28,7 +28,7 @@ __all__ = ["Run", "check_only", "check_whole", "choose_device", "prepare", "run"
 
 
 # The logs that are ours; a leg may leave any others.
-_LOG = re.compile(r"(rank-\d{1,6}|command|parity-error)\.log")
+_LOG = re.compile(r"(rank-\d{1,6}|node-\d{1,6}|command|parity-error)\.log")
 _LEAST_FREE = 1 << 20
 # A leg finds torchrun even where the virtual environment was not activated.
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
@@ -65,7 +65,8 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Devi
     Raises:
         DeviceError: the suite asks for GPUs, or for more ranks at a time, than the machine has.
     """
-    need, have, make = max(suite.legs[name].ranks for name in only), len(slots.gpus), slots.accelerator
+    ranks = {name: suite.launcher_of(leg := suite.legs[name]).slots(leg.ranks) for name in only}
+    need, have, make = max(ranks.values()), len(slots.gpus), slots.accelerator
     embedded = [name for name in only if suite.command_of(suite.legs[name]) is None]
     device, note = suite.device, ""
     if device not in ("auto", "cpu"):
@@ -73,7 +74,7 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Devi
             raise DeviceError(f"device: {device}, but the embedded trainer of {embedded[0]} takes cpu or cuda")
         have = have if make.device == device else 0
         if have < need:
-            large = ", ".join(name for name in only if suite.legs[name].ranks > have)
+            large = ", ".join(name for name in only if ranks[name] > have)
             raise DeviceError(
                 f"device: {device}, but {large} needs up to {need} {WORDS[device]}s and this machine offers {have};"
                 " a smaller layout, or device: cpu"
@@ -85,7 +86,7 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Devi
             note = f"{have} {make.word}s are too few for a leg of {need} ranks, so all legs run on the CPU"
         elif embedded and device not in ("cpu", "cuda"):
             device, note = "cpu", f"the embedded trainer takes no {make.make} device, so all legs run on the CPU"
-    check_room((Need(name, suite.legs[name].ranks, device != "cpu") for name in only), slots)
+    check_room((Need(name, ranks[name], device != "cpu") for name in only), slots)
     return device, note
 
 
@@ -124,8 +125,14 @@ def prepare(
     """
     names = list(only or suite.compared())
     device, note = choose_device(suite, names, slots)
+    if any(suite.launcher_of(suite.legs[name]).slurm for name in names) and shutil.which("srun", path=_PATH) is None:
+        raise DeviceError(
+            "launcher: slurm, but there is no srun here: start parity where jobs are submitted, or launcher: local"
+        )
     suite_dir = (folder if suite_dir is None else suite_dir).absolute()
     check_needs(suite, names, folder, suite_dir, _PATH)
+    if any(suite.launcher_of(suite.legs[name]).torchrun for name in names):
+        raise UsageError("launcher: torchrun: say which machine this is, with --node-rank 0 on the first")
     takes = needs(suite, names, device, expected(suite, names, durations or out))
     directory, moved = RunDirectory.create(out, keep=keep, legs=names)
     snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
@@ -211,6 +218,7 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
         "cuda": need.cuda,
         "expected": need.seconds,
         "early": need.early,
+        "launcher": _launcher(suite, leg, values),
     }
     command = suite.command_of(leg)
     if command is None:
@@ -225,6 +233,14 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
     source = leg.source or suite.source
     progress = None if source is None else common["cwd"] / fill(source.file, values)  # type: ignore[operator]
     return LegPlan(command=filled, progress=progress, **common)  # type: ignore[arg-type]
+
+
+def _launcher(suite: Suite, leg: Leg, values: Mapping[str, object]) -> Slurm | None:
+    launcher = suite.launcher_of(leg)
+    if launcher.slurm is None:
+        return None
+    options = tuple(fill(option, values) for option in launcher.slurm.options)
+    return Slurm(launcher.nodes(leg.ranks), options, launcher.slurm.max_jobs)
 
 
 def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | None) -> None:
@@ -273,9 +289,16 @@ def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | N
 
 def _shown(leg: Leg, plan: LegPlan) -> str:
     """The command that a person can type to run the leg by hand."""
-    if plan.command is None:
-        return f"torchrun --standalone --nproc-per-node {leg.ranks} -m {plan.module} {shlex.join(plan.argv)}"
-    return plan.command if isinstance(plan.command, str) else shlex.join(plan.command)
+    nodes = 1 if plan.launcher is None else plan.launcher.nodes
+    if plan.command is not None:
+        shown = plan.command if isinstance(plan.command, str) else shlex.join(plan.command)
+    else:
+        where = "--standalone" if plan.launcher is None else f"--nnodes {nodes} --rdzv-endpoint HOST:PORT"
+        per_node = leg.ranks // nodes
+        shown = f"torchrun {where} --nproc-per-node {per_node} -m {plan.module} {shlex.join(plan.argv)}"
+    if isinstance(plan.launcher, Slurm):
+        return shlex.join(["srun", f"--nodes={nodes}", "--ntasks-per-node=1", *plan.launcher.options]) + f" {shown}"
+    return shown
 
 
 def check_only(suite: Suite, only: Sequence[str]) -> list[str]:

@@ -53,7 +53,7 @@ def new_run_id() -> str:
 def placeholders(suite: Suite, name: str, leg: Leg, out: Path, run_id: str, suite_dir: Path) -> dict[str, object]:
     """The values that a leg's command, working folder and source may name."""
     return {
-        "nproc": leg.ranks,
+        "nproc": leg.ranks // suite.launcher_of(leg).nodes(leg.ranks),
         "steps": suite.steps,
         "seed": suite.seed,
         "out": out,

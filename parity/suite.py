@@ -21,6 +21,7 @@ from parity.checks.comparison import DEFAULT_K
 from parity.document import Document, explain
 from parity.errors import UsageError
 from parity.layout import Layout
+from parity.suite_launcher import Launcher, LauncherSetting
 from parity.suite_values import (
     Environment,
     FloorSetting,
@@ -154,6 +155,7 @@ class Leg(_Model):
     env: Environment = Field(default={}, description="Environment, added to the suite's.")
     cwd: Line | None = Field(default=None, description="Working folder, relative to the suite file.")
     timeout: Seconds | None = Field(default=None, description="Wall-clock limit.")
+    launcher: LauncherSetting = Field(default=None, description="What starts its ranks, if other than the suite's.")
     source: SourceSetting = Field(
         default=None, description="Where the metrics are; the recorder's file if not given."
     )
@@ -221,6 +223,9 @@ class Suite(_Model):
         default=[], description="Python modules that the legs import; nothing is started where one is missing."
     )
     timeout: Seconds = Field(default=600.0, description="Wall-clock limit of each leg.")
+    launcher: LauncherSetting = Field(
+        default=None, description="What starts the legs' ranks: local, slurm or torchrun; this machine if not given."
+    )
     env: Environment = {}
     cwd: Line | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
     trainer: Trainer | None = Field(default=None, description="What every leg runs.")
@@ -232,6 +237,10 @@ class Suite(_Model):
         """The legs that some comparison needs, in the suite's order; others are not run."""
         named = {name for item in self.compare for name in item.legs()}
         return [name for name in self.legs if name in named]
+
+    def launcher_of(self, leg: Leg) -> Launcher:
+        """What starts the leg's ranks."""
+        return leg.launcher or self.launcher or Launcher()
 
     def command_of(self, leg: Leg) -> str | list[str] | None:
         """The leg's command with its placeholders, or None if it runs the embedded trainer."""
@@ -262,6 +271,7 @@ def run_of(suite: Suite, name: str, device: str) -> dict[str, Any]:
         "device": device,
         "env": {**suite.env, **leg.env},
         "cwd": leg.cwd or suite.cwd,
+        **({"nodes": nodes} if (nodes := suite.launcher_of(leg).nodes(leg.ranks)) > 1 else {}),
     }
 
 

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from parity.document import Problem, suggestion
 from parity.layout import AXES, Layout
 from parity.placeholders import PLACEHOLDER, PLACEHOLDERS, fill
 from parity.suite import Leg, Suite, Trainer, train_options
+from parity.suite_launcher import Launcher, LauncherSetting
 from parity.suite_values import PERTURB
 from parity.train.options import problems
 
@@ -33,6 +34,7 @@ def broken_rules(content: Mapping[str, Any]) -> list[Problem]:
         *_trainers(content, legs),
         *_commands(content, ()),
         *(problem for name, leg in legs.items() for problem in _commands(_mapping(leg), ("legs", str(name)))),
+        *_launchers(content, legs),
         *_layouts(content, legs),
         *_same_commands(content, legs),
         *_same_sources(content, legs),
@@ -151,6 +153,45 @@ def _commands(holder: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[
                         path,
                         f"nothing fills {{{word}}}{suggestion(word, PLACEHOLDERS)}; for braces write {{{{{word}}}}}",
                     )
+
+
+def _launchers(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Legs on other machines than this one."""
+    shared = _launcher(content)
+    own = {name: _launcher(_mapping(value)) or shared for name, value in legs.items()}
+    slurm = any(launcher is not None and launcher.slurm is not None for launcher in (shared, *own.values()))
+    if slurm and content.get("device", "auto") == "auto":
+        yield ("device",), "must say what Slurm's nodes have, cpu or cuda: that cannot be found out from here"
+    for name, launcher in own.items():
+        leg, trainer = _mapping(legs[name]), _mapping(_mapping(legs[name]).get("trainer"))
+        ranks = _ranks(legs[name])
+        if launcher is None or ranks is None or launcher.nodes(ranks) == 1:
+            continue
+        command = leg.get("command") or trainer.get("command") or _mapping(content.get("trainer")).get("command")
+        if "--standalone" in str(command):
+            text = f"takes {launcher.nodes(ranks)} nodes, so torchrun must not be --standalone: leave that out"
+            yield ("legs", str(name)), text
+
+
+def _launcher(holder: Mapping[str, Any]) -> Launcher | None:
+    try:
+        return TypeAdapter[Launcher | None](LauncherSetting).validate_python(holder.get("launcher"))
+    except ValidationError:  # told elsewhere
+        return None
+
+
+def _ranks(leg: object) -> int | None:
+    """A leg's ranks, where they can be read."""
+    layout = _mapping(_mapping(leg).get("layout"))
+    ranks = _mapping(leg).get("nproc") or _world_size(layout)
+    return ranks if type(ranks) is int and 0 < ranks <= 1 << 20 else None
+
+
+def _world_size(layout: Mapping[str, Any]) -> int | None:
+    sizes = {axis: layout.get(axis, 1) for axis in AXES}
+    if not all(type(size) is int and size >= 1 for size in sizes.values()):
+        return None
+    return Layout(**sizes).world_size
 
 
 def _layouts(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterator[Problem]:

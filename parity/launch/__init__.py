@@ -10,7 +10,7 @@ from parity.launch.events import (
     Tick,
     TorchImported,
 )
-from parity.launch.plan import LegEnd, LegPlan, Status
+from parity.launch.plan import LegEnd, LegPlan, Slurm, Status
 from parity.launch.runner import run_legs
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "LegPlan",
     "LegProgress",
     "LegStarted",
+    "Slurm",
     "Status",
     "Tick",
     "TorchImported",

@@ -57,12 +57,17 @@ class NodesLeg(CommandLeg):
         }
 
     def collect_logs(self) -> None:
-        for node, folder in self._folders().items():
+        folders = self._folders()
+        for node in folders:
             found = FIRST.search(tail(self._node_log(node)))
             if found is not None:
                 self._firsts[node] = int(found[1]) - int(found[2])
-                inside = f"{torchrun.FOLDER}/{folder.name}"
-                self._apart += torchrun.collect_logs(self.plan.directory, inside, self._firsts[node])
+        # Of nodes whose ranks were silent it does not matter which is which.
+        size = self.plan.ranks // self.nodes
+        others = iter(sorted({*range(0, self.plan.ranks, size)} - {*self._firsts.values()}))
+        for node, folder in folders.items():
+            first = self._firsts[node] if node in self._firsts else next(others)
+            self._apart += torchrun.collect_logs(self.plan.directory, f"{torchrun.FOLDER}/{folder.name}", first)
         if not self._apart and self.plan.ranks == 1:
             self.only_rank(self._node_log(0))
 
