@@ -198,7 +198,7 @@ def _who(comparison: ComparisonResult) -> str:
 
 
 def _others(others: Sequence[ComparisonResult]) -> str:
-    """`2 more comparisons: fail; 25 more comparisons: pass, the nearest to its bound tp2 against tp1 at 0.4 times`"""
+    """`2 more comparisons: fail; 25 more comparisons: pass, the nearest to its bound tp2 against tp1 at …`"""
     said = []
     for verdict in ("error", "fail", "inconclusive", "pass"):
         ones = [one for one in others if one.verdict == verdict]
@@ -212,7 +212,7 @@ def _nearest(ones: Sequence[ComparisonResult]) -> str:
     gap = worst_gap(nearest)
     if gap is None or nearest.verdict != "pass":
         return ""
-    return f", the nearest to its bound {_who(nearest)} at {text.times(gap.times_allowed)} times"
+    return f", the nearest to its bound {_who(nearest)} at {text.times(gap.times_allowed)} times what is allowed"
 
 
 def _divergence(result: Result) -> str:
@@ -222,9 +222,9 @@ def _divergence(result: Result) -> str:
         return ""
     first = _first_beyond(about)
     if first is None and result.verdict == "pass":
-        return f"no step is beyond what is allowed; {_within(result.comparisons)}"
+        return f"none; {_within(result.comparisons)}"
     who = f" ({_who(about)})" if len(result.comparisons) > 1 else ""
-    where = f"step {first[0]}, {plain(first[1])}" if first else "no step is beyond what is allowed"
+    where = f"step {first[0]}, {plain(first[1])}" if first else "none"
     return f"{where}{who}; {_parameters(about)}"
 
 

@@ -1,6 +1,6 @@
 """Legs side by side: what their environments share, and what is not alike. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,20 +35,23 @@ def environment(legs: Sequence[LegResult]) -> list[Fact]:
     """What the legs recorded of their environment, what differs first; what is not one value is left out."""
     keys = dict.fromkeys(key for leg in legs for key, value in leg.environment.items() if not isinstance(value, dict))
     known = [leg for leg in legs if leg.environment]
-    facts = [_fact(key, ((leg, leg.environment.get(key)) for leg in known)) for key in keys]
+    facts = [_fact(key, ((leg, _known(leg.environment.get(key))) for leg in known)) for key in keys]
     return sorted(facts, key=lambda fact: not fact.differs)
 
 
 def asymmetries(legs: Sequence[LegResult]) -> list[Fact]:
     """What is not alike in how the legs were set up, beside their environment."""
-    known = [leg for leg in legs if leg.status != "not run"]
+    asked: dict[str, Callable[[LegResult], object]] = {
+        "layout": layout,
+        "ranks": lambda leg: leg.ranks,
+        "micro-batches": lambda leg: leg.micro_batches,
+        "samples a step on rank 0": lambda leg: leg.samples,
+        "parameters that are cut": _cut,
+        "format of the log": lambda leg: leg.format,
+    }
     facts = [
-        _fact("layout", ((leg, layout(leg)) for leg in known)),
-        _fact("ranks", ((leg, leg.ranks) for leg in known)),
-        _fact("micro-batches", ((leg, leg.micro_batches) for leg in known)),
-        _fact("samples a step on rank 0", ((leg, leg.samples) for leg in known)),
-        _fact("parameters that are cut", ((leg, _cut(leg)) for leg in known)),
-        _fact("format of the log", ((leg, leg.format) for leg in known)),
+        _fact(name, ((leg, value) for leg in legs if leg.status != "not run" and (value := of(leg)) is not None))
+        for name, of in asked.items()
     ]
     return [fact for fact in facts if fact.differs]
 
@@ -72,8 +75,12 @@ def _cut(leg: LegResult) -> str | None:
     return ", ".join(f"{one.group} by {one.axis or 'ranks'}" for one in leg.sharded) or "none"
 
 
+def _known(value: Any) -> Any:
+    return _UNKNOWN if value is None else value
+
+
 def _fact(name: str, found: Iterable[tuple[LegResult, Any]]) -> Fact:
     values: dict[str, list[str]] = {}
     for leg, value in found:
-        values.setdefault(_UNKNOWN if value is None else plain(value, _LONGEST) or _UNKNOWN, []).append(leg.name)
+        values.setdefault(plain(value, _LONGEST) or _UNKNOWN, []).append(leg.name)
     return Fact(plain(name, _LONGEST), tuple((one, tuple(names)) for one, names in values.items()))

@@ -152,8 +152,10 @@ def sparkline(numbers: Sequence[float | None], width: int = 60) -> Safe:
         edges = [len(sizes) * at // width for at in range(width + 1)]
         sizes = [_largest(sizes[first:last]) for first, last in pairwise(edges)]
     logs = [math.log10(size) for size in sizes if size]
-    low = min(logs, default=0.0)
-    span = max(max(logs, default=0.0) - low, 1.0)
+    high = max(logs, default=0.0)
+    # Within a decade they are much alike, and none of them is small.
+    span = max(high - min(logs, default=0.0), 1.0)
+    low = high - span
 
     def bar(size: float | None) -> str:
         if size is None:

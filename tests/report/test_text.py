@@ -136,7 +136,12 @@ def test_a_long_sparkline_is_drawn_from_the_largest_of_each_part() -> None:
     numbers[503] = 1e-4
     assert sparkline(numbers, 10) == "▁▁▁▁▁█▁▁▁▁"
     numbers[503] = None
-    assert sparkline(numbers, 10) == "▁▁▁▁▁×▁▁▁▁"
+    assert sparkline(numbers, 10) == "█████×████"
+
+
+def test_a_sparkline_of_one_spike_or_of_sizes_much_alike_shows_them_large() -> None:
+    assert sparkline([0.0, 1e-4, 0.0]) == "·█·"
+    assert sparkline([1e-4, 1e-4, 2e-5]) == "██▃"
 
 
 def test_a_sparkline_shows_zero_and_what_is_not_finite_apart() -> None:
