@@ -1,5 +1,6 @@
 """The left half of the data's way: a suite to legs on disk."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ from parity.needs import check_needs
 from parity.placeholders import fill
 from parity.planning import needs
 from parity.result import LegResult, LegStatus
-from parity.rundir import RunDirectory, Snapshot, new_run_id, placeholders
+from parity.rundir import RESERVE, RunDirectory, Snapshot, new_run_id, placeholders
 from parity.schedule import WORDS, Device, Need, Slots, check_room
 from parity.schedule.expected import expected
 from parity.sources import LegSource
@@ -30,6 +31,8 @@ __all__ = ["Run", "check_only", "check_whole", "choose_device", "prepare", "run"
 # The logs that are ours; a leg may leave any others.
 _LOG = re.compile(r"(rank-\d{1,6}|node-\d{1,6}|command|parity-error)\.log")
 _LEAST_FREE = 1 << 20
+# How legs ended that need not run again.
+_KEPT = ("finished", "stopped")
 # A leg finds torchrun even where the virtual environment was not activated.
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
@@ -100,6 +103,7 @@ def prepare(
     suite_dir: Path | None = None,
     only: Sequence[str] = (),
     keep: bool = False,
+    resume: bool = False,
     durations: Path | None = None,
 ) -> tuple[Run, tuple[str, ...]]:
     """Make room for a run, and write down what is to be run.
@@ -113,6 +117,7 @@ def prepare(
         suite_dir: the folder that the suite file lies in; `folder` if not given.
         only: the legs to run; those that some comparison needs if there are none.
         keep: leave an earlier run's other legs where they are.
+        resume: leave also those of these legs that have finished there under the same suite.
         durations: the earlier run that tells how long legs take; the one in `out` if not given.
 
     Returns:
@@ -129,6 +134,9 @@ def prepare(
         raise DeviceError(
             "launcher: slurm, but there is no srun here: start parity where jobs are submitted, or launcher: local"
         )
+    done = _done(suite, names, device, out) if resume else []
+    names = [name for name in names if name not in done]
+    keep = keep or resume
     suite_dir = (folder if suite_dir is None else suite_dir).absolute()
     check_needs(suite, names, folder, suite_dir, _PATH)
     if any(suite.launcher_of(suite.legs[name]).torchrun for name in names):
@@ -141,10 +149,22 @@ def prepare(
     notes = (
         f"the earlier run is now in {moved}" if moved else "",
         note,
+        f"finished already: {', '.join(done)}" if done else "",
         f"not run, for no comparison needs it: {', '.join(left_out)}" if left_out else "",
     )
     by_name = {need.name: need for need in takes}
     return Run(suite, folder, suite_dir, directory, snapshot, names, slots, by_name), tuple(filter(None, notes))
+
+
+def _done(suite: Suite, names: Sequence[str], device: str, out: Path) -> list[str]:
+    """The legs that an earlier run in `out` has finished, under a suite that says the same of them."""
+    done = []
+    for name in names:
+        with contextlib.suppress(UsageError):
+            leg = RunDirectory(out).read_leg(name)
+            if leg is not None and leg.status in _KEPT and leg.digest == digest(suite, name, device):
+                done.append(name)
+    return done
 
 
 def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
@@ -174,13 +194,17 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         stopping.take(event)
         on_event(event)
 
-    return run_legs(
-        list(plans.values()),
-        slots=plan.slots,
-        run_id=plan.snapshot.run_id,
-        on_event=listen,
-        ending=stopping.ending,
-    )
+    plan.directory.reserve()
+    try:
+        return run_legs(
+            list(plans.values()),
+            slots=plan.slots,
+            run_id=plan.snapshot.run_id,
+            on_event=listen,
+            ending=stopping.ending,
+        )
+    finally:
+        plan.directory.release()
 
 
 def _followed(plan: Run, plans: Mapping[str, LegPlan]) -> dict[str, str]:
@@ -247,13 +271,20 @@ def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | No
     """Write `leg.json`. What a leg does to its own folder harms that leg alone, which then counts as not run.
 
     Raises:
-        DiskError: the disk takes nothing more.
+        DiskError: the disk is full; what is written here has still found room.
     """
+    result = _leg_result(plan, leg_plan, end, source)
     try:
-        plan.directory.write_leg(_leg_result(plan, leg_plan, end, source))
+        plan.directory.write_leg(result)
     except DiskError:
-        if shutil.disk_usage(plan.directory.path).free < _LEAST_FREE:
-            raise
+        plan.directory.release()
+        with contextlib.suppress(DiskError):
+            plan.directory.write_leg(result)
+        if shutil.disk_usage(plan.directory.path).free < _LEAST_FREE + RESERVE:
+            raise DiskError(
+                f"{plan.directory.path}: the disk is full, so the legs that still ran were ended; make room, then"
+                " parity run --resume runs what is missing"
+            ) from None
 
 
 def _leg_result(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | None) -> LegResult:

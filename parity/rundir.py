@@ -1,5 +1,7 @@
 """A run directory: what a run leaves on disk, and what can be judged again on any machine."""
 
+import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -17,14 +19,28 @@ from parity.plain import plain
 from parity.result import LegResult
 from parity.schedule import Device
 from parity.suite import Leg, Suite
-from parity.untrusted import MissingError, open_regular, read_bytes, write_whole
+from parity.untrusted import MissingError, open_regular, read_bytes, replacing, write_whole
 
-__all__ = ["REPORTS", "RunDirectory", "Snapshot", "log_lines", "new_run_id", "placeholders"]
+__all__ = [
+    "REPORTS",
+    "RESERVE",
+    "RunDirectory",
+    "Snapshot",
+    "last_lines",
+    "log_lines",
+    "new_run_id",
+    "placeholders",
+]
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 REPORTS = ("result.json", "report.md", "report.html", "junit.xml", "curves.csv")
 """What is made of a run, or of logs, and can be made again."""
+
+RESERVE = 16 << 20
+"""Bytes held while legs run, so that what became of them can be written though they fill the disk."""
+
+_RESERVED = ".parity-reserve"
 
 _MOST_JSON = 16 << 20
 _LONGEST_LINE = 10_000
@@ -134,6 +150,16 @@ class RunDirectory:
             raise UsageError(f"{path}: holds other files, such as {plain(min(others))}; give another --out")
         return cls(path)
 
+    def reserve(self) -> None:
+        """Hold some room on the disk, where there is any; `release` gives it back."""
+        with contextlib.suppress(UsageError), replacing(self.path / _RESERVED) as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVE)
+
+    def release(self) -> None:
+        """Give back what `reserve` held."""
+        with contextlib.suppress(OSError):
+            (self.path / _RESERVED).unlink()
+
     def leg(self, name: str) -> Path:
         """A leg's folder, absolute."""
         return (self.path / "legs" / name).absolute()
@@ -197,6 +223,8 @@ def _locked(path: Path) -> int:
 
     Raises:
         UsageError: another process holds it.
+
+    Where the file system has no locks, nothing is held; over a network they may count on this machine alone.
     """
     path.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -205,6 +233,9 @@ def _locked(path: Path) -> int:
     except BlockingIOError:
         os.close(lock)
         raise UsageError(f"{path}: another run writes there now; give another --out") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL):
+            raise
     return lock
 
 
@@ -220,11 +251,25 @@ def _validated(kind: type[_ModelT], path: Path, within: Path) -> _ModelT:
 
 
 def log_lines(path: Path, within: Path) -> Iterator[str]:
-    """Lines of a leg's log, undecodable bytes replaced, each cut at a length that patterns can take.
+    """Lines of a leg's log, undecodable bytes replaced, each cut at a length that patterns can take. Of a log of more
+    than a gigabyte, those of the first.
 
     Raises:
         UsageError: the file is missing, lies outside of the run directory, or is no file.
     """
-    with open_regular(path, within=within, limit=_MOST_LOG) as file:
-        while line := file.readline(_LONGEST_LINE):
+    with open_regular(path, within=within) as file:
+        while file.tell() < _MOST_LOG and (line := file.readline(_LONGEST_LINE)):
             yield line.decode(errors="replace").rstrip("\n")
+
+
+def last_lines(path: Path, within: Path, count: int) -> list[str]:
+    """The last lines of a leg's log, however long that is, as `log_lines` gives them.
+
+    Raises:
+        UsageError: as `log_lines`.
+    """
+    with open_regular(path, within=within) as file:
+        start = max(0, os.fstat(file.fileno()).st_size - count * _LONGEST_LINE)
+        file.seek(start)
+        lines = file.read(count * _LONGEST_LINE).decode(errors="replace").removesuffix("\n").split("\n")
+    return [line[:_LONGEST_LINE] for line in (lines[1:] if start and len(lines) > 1 else lines)[-count:]]

@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,28 +17,46 @@ from parity.commands.suites import (
     suite_path,
 )
 
+if TYPE_CHECKING:
+    from parity.schedule import Slots
+    from parity.suite import Suite
+
 __all__ = ["run"]
 
 
 @click.command()
 @click.argument("suite", default="parity.yml")
 @click.option("--only", multiple=True, metavar="LEG", help="Run this leg only; repeatable. Others stay as they are.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Run only what is missing in the output folder: legs that finished there under the same suite stay as they"
+    " are. Whether the code that they ran is still the same, nobody looks.",
+)
 @override_options
 @slots_option
 @devices_option
 @durations_option
+@click.option(
+    "--node-rank",
+    type=click.IntRange(min=0),
+    metavar="K",
+    help="For launcher: torchrun, which machine this is; 0 leads and judges, the others follow.",
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("parity-out"), show_default=True, help="Run directory."
 )
 def run(
     suite: str,
     only: tuple[str, ...],
+    resume: bool,
     steps: int | None,
     seed: int | None,
     device: str | None,
     slots: int | None,
     devices: tuple[str, ...] | None,
     durations: Path | None,
+    node_rank: int | None,
     out: Path,
 ) -> int:
     """Run the legs of SUITE, a file or a recipe's name, and compare them."""
@@ -52,6 +71,8 @@ def run(
     path = suite_path(suite)
     given = overrides(steps=steps, seed=seed, device=device)
     loaded = load(path, given)
+    if node_rank:
+        return _follow(loaded, path, out, Slots.here(slots, devices), node_rank)
     command = ["parity", "run", suite, *(word for name in only for word in ("--only", name)), *override_words(given)]
     plan, notes = prepare(
         loaded,
@@ -62,12 +83,32 @@ def run(
         reproduce=shlex.join(command),
         only=check_only(loaded, only),
         keep=bool(only),
+        resume=resume,
         durations=durations,
+        node=node_rank,
     )
     console = make_console()
     for line in notes:
         console.print(line, markup=False, soft_wrap=True)
     layouts = {name: str(loaded.legs[name].sizes()) for name in plan.only}
-    with show_progress(console, layouts, loaded.steps) as take:
-        run_legs(plan, take)
+    if layouts:
+        with show_progress(console, layouts, loaded.steps) as take:
+            run_legs(plan, take)
     return deliver(judge(plan.directory), plan.directory, console)
+
+
+def _follow(suite: "Suite", path: Path, out: Path, slots: "Slots", node: int) -> int:
+    """Run this machine's parts of the legs; machine 0 judges."""
+    from parity.checks.outcome import Verdict
+    from parity.deliver import make_console
+    from parity.follow import follow, followed
+    from parity.progress import show_progress
+
+    console = make_console()
+    layouts = {name: str(suite.legs[name].sizes()) for name in followed(suite, node)}
+    console.print(f"machine {node}: waiting for machine 0 to begin a run in {out}", markup=False, soft_wrap=True)
+    with show_progress(console, layouts, suite.steps) as take:
+        ends = follow(
+            suite, node=node, folder=folder_of(path), suite_dir=path.parent, out=out, slots=slots, on_event=take
+        )
+    return 0 if all(end.status in ("finished", "not started") for end in ends.values()) else Verdict.ERROR.exit_code

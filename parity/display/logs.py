@@ -2,14 +2,13 @@
 
 import contextlib
 import re
-from collections import deque
 from collections.abc import Sequence
 
 from parity.errors import UsageError
 from parity.plain import plain
 from parity.result import LegResult
 from parity.result_drawn import LogTail
-from parity.rundir import RunDirectory, log_lines
+from parity.rundir import RunDirectory, last_lines
 
 __all__ = ["tails"]
 
@@ -23,9 +22,9 @@ def tails(directory: RunDirectory, leg: LegResult) -> list[LogTail]:
     other ranks. Lines are untrusted still, but printable; empty logs are left out."""
     found: list[LogTail] = []
     for path in _most_telling_first(leg.logs, leg.failing_rank):
-        last: deque[str] = deque(maxlen=_LINES)
+        last: list[str] = []
         with contextlib.suppress(UsageError):  # a log that is gone or led astray shows nothing
-            last.extend(log_lines(directory.path / path, directory.path))
+            last = last_lines(directory.path / path, directory.path, _LINES)
         lines = [_printable(line) for line in last]
         if any(lines):
             found.append(LogTail(path=path, lines=lines))
