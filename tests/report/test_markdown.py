@@ -1,6 +1,7 @@
 """The Markdown report: its parts, its tables, and what hostile runs can do to it (nothing)."""
 
 import functools
+import html
 import re
 
 import numpy as np
@@ -16,6 +17,7 @@ from parity.report.sections import chapters
 from parity.result import LegResult, Result
 from parity.result_drawn import LogTail
 from tests.drawing import LOSS, NORM, compare, leg, noisy
+from tests.report.cases import CASES
 from tests.report.filling import replaced, with_parameters
 from tests.report.test_text import HOSTILE
 
@@ -120,8 +122,46 @@ def test_hostile_text_in_every_field_of_a_result_changes_nothing_around_it(text:
     assert structure(text) == structure("calm")
 
 
-def test_every_text_of_a_result_is_put_into_the_test_above() -> None:
+def everything() -> Result:
+    """A failed comparison of legs with records beside one that passes, a leg that broke, and notes."""
+    failed, broken, passed = CASES["fails-at-first-step"](), CASES["error"](), CASES["pass"]()
+    comparisons = [*with_parameters(failed).comparisons, *passed.comparisons * 5]
+    return failed.model_copy(update={"comparisons": comparisons, "legs": [*failed.legs, *broken.legs]})
+
+
+EVERYTHING = everything()
+
+
+@functools.cache
+def shape(text: str) -> tuple[list[list[int]], list[str], list[str], list[str]]:
+    """As `structure`, of a report with every part that there is, and the text that is shown outside of code."""
+    markdown = render_markdown(replaced(EVERYTHING, {str: text}))
+    rendered = GITHUB.render(markdown)
+    widths = [[len(row) for row in table] for table in tables(markdown)]
+    tags = re.findall(r"<(/?\w+)", rendered)
+    code = re.compile(r"<(pre|code)\b.*?</\1>", re.DOTALL)
+    shown = html.unescape(re.sub(r"<[^>]*>", "\n", code.sub("", rendered)))
+    return widths, [token.type for token in GITHUB.parse(markdown)], tags, shown.splitlines()
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=TEXTS)
+def test_no_text_of_a_run_leaves_its_place_mentions_anyone_or_hides_what_stands_around_it(text: str) -> None:
+    *shapes, shown = shape(text)
+    *calm, before = shape("calm")
+    assert shapes == calm
+    said = "\n".join(shown)
+    assert not re.search(r"[@#]\w|GH-\d|\bwww\.|\w://", said, re.IGNORECASE)
+    assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", said)
+    # Every line that has none of it is there as it was.
+    assert [line for line in before if line.strip() and "calm" not in line] == [
+        line for line, was in zip(shown, before, strict=True) if was.strip() and "calm" not in was
+    ]
+
+
+def test_every_text_of_a_result_is_put_into_the_tests_above() -> None:
     assert render_markdown(replaced(FULL, {str: "calm"})).count("calm") > 60
+    assert render_markdown(replaced(EVERYTHING, {str: "calm"})).count("calm") > 250
 
 
 def fold(markdown: str, title: str) -> str:

@@ -1,8 +1,10 @@
 """Publishing a folder as the launcher leaves it, or as somebody else would like to."""
 
+import html
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -605,3 +607,40 @@ def test_a_newer_run_is_not_overwritten_by_one_that_comes_late(job: Job, capsys:
     assert "::notice::The comment shows run 200 already" in capsys.readouterr().out
     assert job.publish(run=201) == 0
     assert [run.run for run in parse(job.comment.body)] == [201, 200]
+
+
+def test_a_template_of_the_workflow_s_own_is_the_comment_s_text_alone(job: Job) -> None:
+    job.launched()
+    job.legs()
+    assert job.publish(comment_template="ours says **{{ result.verdict }}**\n\n{{ first_screen }}") == 0
+    body = job.comment.body
+    assert body.startswith(marker("CI / parity.yml"))
+    assert [run.verdict for run in parse(body)] == ["pass"]
+    assert "\n\nours says **pass**\n\n## ✅ parity: pass" in body
+    assert "<details>" not in body
+    assert body.rstrip().endswith("has the whole report.")
+    assert "ours says" not in job.summary
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ @maintainer }}", "comment-template could not be used, so this is the usual comment: line 1: "),
+        ("{{ nothing }}", "line 1: UndefinedError: 'nothing' is undefined"),
+        ("{{ 9 ** (9 ** 9) }}", "rendering comment-template took longer than 3 s"),
+        ("{{ 'x' * 10 ** 11 }}", "MemoryError"),
+    ],
+)
+def test_a_broken_template_gives_the_usual_comment_and_a_notice(
+    job: Job, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, template: str, said: str
+) -> None:
+    if "longer" in said:
+        monkeypatch.setattr(rejudge, "render_own", partial(rejudge.render_own, seconds=3))
+    job.launched()
+    job.legs()
+    assert job.publish(comment_template=template) == 0
+    shown = html.unescape(job.comment.body.split("\n## ")[0])
+    assert said in shown
+    assert "@m" not in shown
+    assert "\n## ✅ parity: pass · drawn\n" in job.comment.body
+    assert said in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("::notice"))
