@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parity.errors import DeviceError, DiskError, UsageError
-from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, Slurm, run_legs
+from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, Machines, Slurm, Torchrun, run_legs
 from parity.needs import check_needs
 from parity.placeholders import fill
 from parity.planning import needs
@@ -25,7 +25,7 @@ from parity.suite import Leg, Suite, digest, train_options
 from parity.suite_values import PERTURB
 from parity.train.arguments import Arguments, to_argv
 
-__all__ = ["Run", "check_only", "check_whole", "choose_device", "prepare", "run"]
+__all__ = ["Run", "check_only", "check_whole", "choose_device", "leg_plan", "prepare", "run"]
 
 
 # The logs that are ours; a leg may leave any others.
@@ -105,6 +105,7 @@ def prepare(
     keep: bool = False,
     resume: bool = False,
     durations: Path | None = None,
+    node: int | None = None,
 ) -> tuple[Run, tuple[str, ...]]:
     """Make room for a run, and write down what is to be run.
 
@@ -119,6 +120,7 @@ def prepare(
         keep: leave an earlier run's other legs where they are.
         resume: leave also those of these legs that have finished there under the same suite.
         durations: the earlier run that tells how long legs take; the one in `out` if not given.
+        node: 0 where this is the first of several machines.
 
     Returns:
         What `run` takes; and what a person should know before it begins.
@@ -139,7 +141,7 @@ def prepare(
     keep = keep or resume
     suite_dir = (folder if suite_dir is None else suite_dir).absolute()
     check_needs(suite, names, folder, suite_dir, _PATH)
-    if any(suite.launcher_of(suite.legs[name]).torchrun for name in names):
+    if node is None and any(suite.launcher_of(suite.legs[name]).torchrun for name in names):
         raise UsageError("launcher: torchrun: say which machine this is, with --node-rank 0 on the first")
     takes = needs(suite, names, device, expected(suite, names, durations or out))
     directory, moved = RunDirectory.create(out, keep=keep, legs=names)
@@ -173,7 +175,7 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
     Raises:
         DeviceError: a leg needs more slots than there are; nothing was started.
     """
-    plans = {name: _leg_plan(plan, name) for name in plan.only}
+    plans = {name: leg_plan(plan, name) for name in plan.only}
     sources = {
         name: LegSource(plan.directory, plan.snapshot, name, leg.cwd or Path(), plan.suite_dir)
         for name, leg in plans.items()
@@ -202,9 +204,20 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
             run_id=plan.snapshot.run_id,
             on_event=listen,
             ending=stopping.ending,
+            machines=_machines(plan, plans),
         )
     finally:
         plan.directory.release()
+
+
+def _machines(plan: Run, plans: Mapping[str, LegPlan]) -> Machines | None:
+    """The other machines, where there are any."""
+    counts = [leg.launcher.nodes for leg in plans.values() if isinstance(leg.launcher, Torchrun)]
+    if not counts:
+        return None
+    machines = Machines(plan.directory.path, 0, max(counts))
+    machines.begin(plan.snapshot.run_id)
+    return machines
 
 
 def _followed(plan: Run, plans: Mapping[str, LegPlan]) -> dict[str, str]:
@@ -227,7 +240,8 @@ def check_whole(ends: Mapping[str, LegEnd]) -> None:
         raise KeyboardInterrupt
 
 
-def _leg_plan(plan: Run, name: str) -> LegPlan:
+def leg_plan(plan: Run, name: str) -> LegPlan:
+    """One leg, as the launcher takes it."""
     suite, leg = plan.suite, plan.suite.legs[name]
     out = plan.directory.leg(name)
     values = placeholders(suite, name, leg, out, plan.snapshot.run_id, plan.suite_dir)
@@ -259,12 +273,15 @@ def _leg_plan(plan: Run, name: str) -> LegPlan:
     return LegPlan(command=filled, progress=progress, **common)  # type: ignore[arg-type]
 
 
-def _launcher(suite: Suite, leg: Leg, values: Mapping[str, object]) -> Slurm | None:
+def _launcher(suite: Suite, leg: Leg, values: Mapping[str, object]) -> Slurm | Torchrun | None:
     launcher = suite.launcher_of(leg)
+    nodes = launcher.nodes(leg.ranks)
+    if launcher.torchrun is not None and nodes > 1:
+        return Torchrun(nodes, launcher.torchrun.rdzv_endpoint, f"{values['run_id']}-{values['leg']}")
     if launcher.slurm is None:
         return None
     options = tuple(fill(option, values) for option in launcher.slurm.options)
-    return Slurm(launcher.nodes(leg.ranks), options, launcher.slurm.max_jobs)
+    return Slurm(nodes, options, launcher.slurm.max_jobs)
 
 
 def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | None) -> None:

@@ -10,7 +10,8 @@ from parity.launch.events import (
     Tick,
     TorchImported,
 )
-from parity.launch.plan import LegEnd, LegPlan, Slurm, Status
+from parity.launch.machines import Machines
+from parity.launch.plan import LegEnd, LegPlan, Slurm, Status, Torchrun
 from parity.launch.runner import run_legs
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "LegPlan",
     "LegProgress",
     "LegStarted",
+    "Machines",
     "Slurm",
     "Status",
     "Tick",
     "TorchImported",
+    "Torchrun",
     "run_legs",
 ]

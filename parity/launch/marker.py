@@ -13,7 +13,7 @@ __all__ = ["LEG", "NODE", "PLACEHOLDER", "RUN", "environment", "members", "note"
 
 RUN = "PARITY_RUN_ID"
 LEG = "PARITY_LEG"
-NODE = "PARITY_NODE"  # set where something else than this machine's launcher ends the process
+NODE = "PARITY_NODE"  # set where something else than the run's first launcher ends the process
 PLACEHOLDER = " " * 255  # holds any leg name, as this names a folder; see `linux.overwrite_environ`
 
 
@@ -50,7 +50,10 @@ def members(run_id: str, leg: str | None, roots: Iterable[psutil.Process] = ()) 
 
 def _marked(info: Mapping[str, object], run_id: str, leg: str | None) -> bool:
     environ = info["environ"]
-    if not isinstance(environ, dict) or environ.get(RUN) != run_id or NODE in environ:
+    if not isinstance(environ, dict) or RUN not in environ:
+        return False
+    # What another machine's launcher ends is told apart, though its folder and here even its processes are seen.
+    if environ[RUN] + (f".{environ[NODE]}" if NODE in environ else "") != run_id:
         return False
     return leg is None or environ.get(LEG) == leg
 

@@ -28,6 +28,21 @@ class Slurm:
 
 
 @dataclass(frozen=True)
+class Torchrun:
+    """Run a leg's parts on several machines, each by a parity of its own.
+
+    Attributes:
+        nodes: how many machines; each gets as many ranks as any other.
+        endpoint: where they meet, as torchrun takes it: machine 0's name and a port.
+        name: of their meeting, which no other leg's has.
+    """
+
+    nodes: int
+    endpoint: str
+    name: str
+
+
+@dataclass(frozen=True)
 class LegPlan:
     """One leg to run. Either `module` or `command` says what.
 
@@ -69,7 +84,7 @@ class LegPlan:
     early: bool = False
     peer_grace: float = 5.0
     end_grace: float = 60.0
-    launcher: Slurm | None = None
+    launcher: Slurm | Torchrun | None = None
     progress: Path | None = None
 
     def __post_init__(self) -> None:
@@ -81,6 +96,8 @@ class LegPlan:
     @property
     def slots(self) -> int:
         """How many slots of this machine the leg takes."""
+        if isinstance(self.launcher, Torchrun):
+            return self.ranks // self.launcher.nodes
         return 0 if self.launcher is not None else self.ranks
 
 

@@ -17,7 +17,8 @@ from parity.launch.embedded import EmbeddedLeg
 from parity.launch.events import Event, Interrupted, LegFinished, Tick
 from parity.launch.helpers import Guard, Warm
 from parity.launch.leg import Leg, StartError
-from parity.launch.plan import LegEnd, LegPlan, Slurm
+from parity.launch.machines import MachineLeg, Machines
+from parity.launch.plan import LegEnd, LegPlan, Slurm, Torchrun
 from parity.launch.signals import StopRequests, stop_requests
 from parity.launch.slurm import SlurmLeg, cancel, job_name
 from parity.schedule import Need, Slots, packed, start_now
@@ -36,6 +37,7 @@ def run_legs(
     run_id: str,
     on_event: Callable[[Event], None],
     ending: Mapping[str, str] = MappingProxyType({}),
+    machines: Machines | None = None,
 ) -> dict[str, LegEnd]:
     """Run every leg, side by side where slots allow, each to its own end.
 
@@ -50,6 +52,7 @@ def run_legs(
             exception passes on.
         ending: legs to end, and why, their status then being `stopped`; looked at while the run goes, so that
             `on_event` can add to it.
+        machines: the others of a run of several, which has begun there.
 
     Returns:
         How each leg ended, in the order of `plans`.
@@ -62,7 +65,7 @@ def run_legs(
         raise ValueError(f"two legs of the same name among {names}")
     schedule = packed([_need(plan) for plan in plans], slots)
     by_name = {plan.name: plan for plan in plans}
-    run = _Run([by_name[place.need.name] for place in schedule.places], slots, run_id, on_event, ending)
+    run = _Run([by_name[place.need.name] for place in schedule.places], slots, run_id, on_event, ending, machines)
     with stop_requests() as requests:
         reaper_before = linux.become_subreaper(True)
         try:
@@ -82,6 +85,7 @@ class _Run:
         run_id: str,
         emit: Callable[[Event], None],
         ending: Mapping[str, str],
+        machines: Machines | None,
     ) -> None:
         self.ends: dict[str, LegEnd] = {}
         self._waiting = list(plans)
@@ -92,6 +96,7 @@ class _Run:
         self._run_id = run_id
         self._emit = emit
         self._ending = ending
+        self._machines = machines
         # What legs have to tell, until `_pass_on`: an exception of the receiver's is none of the leg's.
         self._told: deque[Event] = deque()
         self._warm: Warm | None = None
@@ -112,6 +117,7 @@ class _Run:
         while self._waiting or self._running:
             self._obey(requests)
             self._end_early()
+            self._confer()
             self._start_legs()
             self._selector.select(TICK)
             self._listen_to_warm()
@@ -164,13 +170,23 @@ class _Run:
                 leg.stop("stopped", self._ending[leg.plan.name])
         self._pass_on()
 
+    def _confer(self) -> None:
+        if self._machines is None:
+            return
+        self._machines.confer(self._running)
+        if self._machines.node != 0 and self._machines.lost():
+            for plan in self._waiting:
+                self._ended(LegEnd(plan.name, "not started"))
+            self._waiting = []
+
     def _pass_on(self) -> None:
         while self._told:
             self._emit(self._told.popleft())
 
     def _start_legs(self) -> None:
         plans = {plan.name: plan for plan in self._waiting}
-        for grant in start_now([_need(plan) for plan in self._waiting], self._free):
+        ready = [_need(plan) for plan in self._waiting if not self._holds_back(plan)]
+        for grant in start_now(ready, self._free):
             plan = plans[grant.name]
             if self._holds_back(plan):
                 continue
@@ -195,7 +211,11 @@ class _Run:
             self._pass_on()
 
     def _holds_back(self, plan: LegPlan) -> bool:
-        """Whether Slurm has as many legs of the run as it is to have at a time."""
+        """Whether it has to wait, though there is room: for the turn of others on other machines."""
+        if isinstance(plan.launcher, Torchrun):
+            assert self._machines is not None
+            led = self._machines.node == 0 or self._machines.states(plan.name)[0] == "running"
+            return not led or any(isinstance(leg, MachineLeg) for leg in self._running)  # they meet at one port
         if not isinstance(plan.launcher, Slurm) or plan.launcher.most is None:
             return False
         return sum(isinstance(leg, SlurmLeg) for leg in self._running) >= plan.launcher.most
@@ -206,6 +226,9 @@ class _Run:
         visible = self._slots.accelerator.visible(gpus)
         # On the CPU: other legs, or no one, hold the GPUs, and a trainer that sees one takes it.
         plan = replace(plan, env={**plan.env, **visible} if plan.cuda else {**visible, **plan.env})
+        if isinstance(plan.launcher, Torchrun):
+            assert self._machines is not None
+            return MachineLeg(plan, self._run_id, gpus, self._told.append, self._machines)
         if plan.module is None:
             return CommandLeg(plan, self._run_id, gpus, self._told.append)
         # One that had been ready and was killed since, by the kernel for memory say, is replaced.
@@ -261,6 +284,8 @@ class _Run:
         """End whatever is left, in whatever state the loop was left."""
         try:
             self._end_legs()
+            if self._machines is not None:
+                self._machines.leave()
         finally:
             self._close_warm()
             self._selector.close()
