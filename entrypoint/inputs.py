@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["LONGEST_TEMPLATE", "InputError", "Inputs"]
 
 CHOICES = {
-    "mode": ("all", "gate", "run", "publish"),
+    "mode": ("all", "gate", "plan", "run", "publish"),
     "isolation": ("auto", "docker", "process"),
     "comment": ("always", "on-change", "on-failure", "off"),
     "status": ("true", "false"),
@@ -37,6 +37,7 @@ class Inputs:
     Attributes:
         suite: a file in the checked out repository, or the name of a recipe.
         mode: which part of the work this job does.
+        only: the legs that this job runs; all if there are none.
         isolation: where the legs run; `auto` takes Docker where there is one and the job itself is in no container.
         image: the image in which they run.
         docker: the program that runs containers, such as `podman`.
@@ -60,6 +61,7 @@ class Inputs:
 
     suite: str = "parity.yml"
     mode: str = "all"
+    only: tuple[str, ...] = ()
     isolation: str = "auto"
     image: str = ""
     docker: str = "docker"
@@ -105,6 +107,10 @@ class Inputs:
         sha = get("sha").lower()
         if sha and not re.fullmatch(r"[0-9a-f]{40}", sha):
             raise InputError(f"sha: {sha!r} is no full commit sha of 40 hexadecimal digits")
+        only = get("only").replace(",", " ").split()
+        wrong = [name for name in only if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name)]
+        if wrong:
+            raise InputError(f"only: {wrong[0]!r} is no name of a leg")
         key = get("key")
         if key and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,63}", key):
             raise InputError(f"key: {key!r} is not up to 64 letters, digits, spaces, dots, slashes and dashes")
@@ -126,6 +132,7 @@ class Inputs:
         return cls(
             suite=get("suite") or default.suite,
             mode=choice("mode"),
+            only=tuple(only),
             isolation=choice("isolation"),
             image=get("image"),
             docker=get("docker") or default.docker,

@@ -286,7 +286,7 @@ class _Run:
             user=user,
             source=str(self.source.host),
             out=str(host_path(run, self.source)),
-            command=["run", ready.suite, "--out", container.OUT],
+            command=["run", ready.suite, *self._only(), "--out", container.OUT],
             network=self.inputs.network,
             shm_size=self.inputs.shm_size,
             gpus=ready.gpus,
@@ -303,7 +303,13 @@ class _Run:
     def _process(self, ready: Ready, run: Path, home: Path) -> tuple[Task, dict[str, str]]:
         stripped = process.environment(self.env, home, self.inputs.gpus)
         python = process.interpreter(self.env, stripped, home)
-        return Task(process.legs(python, ready.suite, run, self.inputs.setup, home), str(self.source.path)), stripped
+        return Task(
+            process.legs(python, [ready.suite, *self._only()], run, self.inputs.setup, home), str(self.source.path)
+        ), stripped
+
+    def _only(self) -> list[str]:
+        """The legs of this job, as words of a command line."""
+        return [word for name in self.inputs.only for word in ("--only", name)]
 
     def _supervise(self, task: Task, env: Mapping[str, str], state: leftovers.State) -> Ended:
         with stop_commands():

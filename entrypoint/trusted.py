@@ -1,6 +1,6 @@
 """Start one of the action's programs that hold a token, in an environment of the action's own.
 
-    python3 -I trusted.py gate|publish [ARGUMENT ...]
+    python3 -I trusted.py gate|plan|publish [ARGUMENT ...]
 
 The code under test lies in the workspace, and may hold a `requests.py`. So Python runs isolated (`-I`: it looks
 neither at the working directory nor at PYTHONPATH), in a virtual environment made from the lock file of the action,
@@ -25,7 +25,7 @@ from pathlib import Path
 __all__ = ["FOR_TORCH", "environment", "in_container", "main", "requirements"]
 
 ACTION = Path(__file__).resolve().parent.parent
-PROGRAMS = ("gate", "publish")
+PROGRAMS = ("gate", "plan", "publish")
 FOR_TORCH = frozenset({"filelock", "fsspec", "mpmath", "networkx", "setuptools", "sympy", "torch"})
 """What the lock file holds for torch alone."""
 

@@ -125,7 +125,12 @@ def main() -> int:
             seconds = min(opening(folder))  # whatever else the machine does only adds to it
             kept.append(row(what, f"{seconds:.2f} s", "< 2 s", seconds < 2))
     # In processes of their own: one must not have torch, and the other sets its threads.
-    modules = ("tests.curves.bench_curves", "tests.checks.bench_checks", "tests.record.bench_recorder")
+    modules = (
+        "tests.schedule.bench_schedule",
+        "tests.curves.bench_curves",
+        "tests.checks.bench_checks",
+        "tests.record.bench_recorder",
+    )
     kept += [subprocess.run([sys.executable, "-m", module], check=False).returncode == 0 for module in modules]
     return 0 if all(kept) else 1
 

@@ -143,7 +143,7 @@ def test_the_workflow_is_at_the_top_of_the_repository_wherever_one_stands(reposi
     ("words", "expected"),
     [
         (["--recipe", "deepspeed/nothing"], "no such recipe; there is "),
-        (["--recipe", "embedded/qwen3-cp2", "--workflow", "x"], "no such workflow; there is copy-pr-bot, nightly"),
+        (["--recipe", "embedded/qwen3-cp2", "--workflow", "x"], "no such workflow; there is copy-pr-bot, matrix, "),
         (["--workflow", "nightly"], "--workflow: goes with --recipe"),
     ],
 )

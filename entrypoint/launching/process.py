@@ -34,6 +34,10 @@ _PASSED_ON = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
     "SSL_CERT_FILE",
     # By which the runner ends at the end of a job what nothing else has.
     "RUNNER_TRACKING_ID",
@@ -103,9 +107,9 @@ def interpreter(env: Mapping[str, str], stripped: Mapping[str, str], cwd: Path) 
     )
 
 
-def legs(python: str, suite: str, run: Path, setup: str, home: Path) -> list[str]:
-    """The command line of the legs."""
-    command = [python, "-P", "-m", "parity", "run", suite, "--out", str(run)]
+def legs(python: str, words: list[str], run: Path, setup: str, home: Path) -> list[str]:
+    """The command line of the legs; `words` are the suite, and perhaps which of them."""
+    command = [python, "-P", "-m", "parity", "run", *words, "--out", str(run)]
     if not setup:
         return command
     return ["sh", *with_setup(setup, command, str(home / "setup"))]

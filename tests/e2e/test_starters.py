@@ -40,6 +40,21 @@ def test_a_branch_of_this_repository(
     assert run.artifacts.is_dir()
 
 
+def test_a_job_for_each_leg(start: Start, github: GitHub) -> None:
+    """What each leaves is judged as one run; and a leg that went wrong is found though it ran alone."""
+    project = start("parity-matrix.yml", "quick")
+    for change, code, verdict in ((lambda text: text, 0, "pass"), (wrong, 1, "fail")):
+        head = project.commit(change, file="curve.py")
+        pull = github.repository.add_pull(number=8 + code, head_ref=f"mine-{code}", head_sha=head)
+        run = project.run(events.pull_request(github, pull), at=head)
+        assert bool(run.code) == bool(code), run.said
+        assert '{"leg": "tp2", "ranks": 2}' in run.outputs["plan"]["matrix"]
+        assert sorted(path.name for path in run.artifacts.iterdir()) == ["parity-out-tp1.zip", "parity-out-tp2.zip"]
+        (report,) = project.answers(8 + code)
+        assert f"parity: {verdict}" in report.body
+        assert f"Tested commit {head}, the head of pull request {8 + code}." in report.body
+
+
 def test_a_forks_branch_is_left_to_the_gate(start: Start, github: GitHub) -> None:
     project = start("parity-same-repo.yml", "quick")
     project.push()

@@ -13,6 +13,7 @@ from .files import ACTION, ROOT, load
 
 PROGRAMS = {
     "gate": {"ok", "pr-number", "sha"},
+    "plan": {"matrix"},
     "publish": {
         "verdict",
         "report-path",
@@ -88,9 +89,9 @@ def test_inputs_reach_their_steps(action: Any, steps: dict[str, Any]) -> None:
 def test_the_token_is_where_no_code_under_test_is_run(steps: dict[str, Any]) -> None:
     assert [name for name, step in steps.items() if "INPUT_TOKEN" in step["env"]] == ["Gate", "Publish"]
     assert [name for name, step in steps.items() if "token" in str({**step, "env": ""}).lower()] == []
-    assert [name for name, step in steps.items() if "trusted.py" in step["run"]] == ["Gate", "Publish"]
+    assert [name for name, step in steps.items() if "trusted.py" in step["run"]] == ["Gate", "Plan", "Publish"]
     # Isolated: the working directory may hold modules of any name.
-    assert {"Gate", "Publish"} <= {name for name, step in steps.items() if " -I " in step["run"]}
+    assert {"Gate", "Plan", "Publish"} <= {name for name, step in steps.items() if " -I " in step["run"]}
 
 
 def test_publish_is_told_how_the_legs_ended(steps: dict[str, Any]) -> None:
@@ -110,6 +111,7 @@ def test_every_mode_has_its_steps(steps: dict[str, Any]) -> None:
         return found
 
     assert run("gate") == ["Gate"]
+    assert run("plan") == ["Plan"]
     assert run("run") == ["Run", "Clean up"]
     assert run("publish") == ["Publish"]
     assert run("all") == ["Run", "Clean up", "Publish"]

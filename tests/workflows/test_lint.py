@@ -23,6 +23,7 @@ def lint(*command: str) -> None:
 def test_there_is_something_to_lint() -> None:
     assert [path.name for path in STARTERS] == [
         "parity-copy-pr-bot.yml",
+        "parity-matrix.yml",
         "parity-nightly.yml",
         "parity-ok-to-test.yml",
         "parity-same-repo.yml",

@@ -14,6 +14,11 @@ PERMISSIONS: dict[str, dict[str, dict[str, str]]] = {
         "run": {"contents": "read", "pull-requests": "read"},
         "publish": {"pull-requests": "write", "statuses": "write"},
     },
+    "parity-matrix.yml": {
+        "plan": {"contents": "read"},
+        "run": {"contents": "read"},
+        "publish": {"pull-requests": "write", "statuses": "write"},
+    },
     "parity-nightly.yml": {"run": {"contents": "read"}, "publish": {"issues": "write"}},
     "parity-ok-to-test.yml": {
         "gate": {"pull-requests": "write", "statuses": "write"},
