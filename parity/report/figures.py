@@ -24,6 +24,7 @@ _COLOURS = 8
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _DECADES = 8  # with a tick, on a logarithmic axis
 _MOST_DOTS = 200  # on a line; more cannot be told apart, and take most of the time to draw
+_ROUNDING = 1e-6  # a distance of gradients that is rounding in any dtype, and stays dark
 _ROW, _LEAST, _MOST = 14, 160, 900  # heights of a map, in pixels
 
 
@@ -190,7 +191,7 @@ def gradients(comparison: ComparisonResult) -> Figure | None:
     places = [[axis.place(cell, broken=axis.top) for cell in row] for row in drawn.distance]
     logs = [[None if place is None else math.log10(place) for place in row] for row in places]
     sizes = [place for cell in known if cell > 0 and (place := axis.place(cell)) is not None] or [axis.top]
-    low, high = (axis.bottom if axis.zeros else min(sizes)), max(sizes)
+    low, high = (axis.bottom if axis.zeros else min(sizes)), max(*sizes, _ROUNDING)
     near = (high / low) ** 0.08  # where two labels would touch
     inner = [(place, label) for place, label in axis.ticks() if near * low < place < high / near]
     ticks = [(low, "0" if axis.zeros else text.gap(low)), *inner, (high, text.gap(high))]

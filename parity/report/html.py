@@ -12,11 +12,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from parity.checks.outcome import Verdict
 from parity.plain import plain
 from parity.report import figures, text
 from parity.report.figures import Figure
 from parity.report.first_screen import first_screen, worst_gap
 from parity.report.holdings import holdings
+from parity.report.legs import state
 from parity.result import ComparisonResult, LegResult, Result
 
 __all__ = ["render_html"]
@@ -52,7 +54,8 @@ def render_html(result: Result) -> str:
         drawn[name] = figure
         return name, figure
 
-    comparisons = [_comparison(one, result, place) for one in result.comparisons[:_MOST_COMPARISONS]]
+    worst_first = sorted(result.comparisons, key=lambda one: -Verdict(one.verdict).severity)
+    comparisons = [_comparison(one, result, place) for one in worst_first[:_MOST_COMPARISONS]]
     curves = [place(figure) for figure in figures.curves(result)]
     names = figures.leg_names(result)
     code = Markup(_file("templates/report.js"))  # noqa: S704  ours
@@ -105,7 +108,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        gap=text.gap, log=_log, percent=text.percent, ratio=text.ratio, seconds=text.seconds, times=text.times
+        gap=text.gap,
+        log=_log,
+        percent=text.percent,
+        ratio=text.ratio,
+        seconds=text.seconds,
+        state=state,
+        times=text.times,
     )
     environment.globals["mark"] = _MARKS
     return environment

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 from parity.report.html import render_html
 from parity.result import Result
 from tests.report.browser import browser, drawn, missing, until
+from tests.report.cases import CASES
 from tests.report.drawn import drawn as drawn_result
 from tests.report.drawn import long
 
@@ -44,6 +45,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Reports by name."""
     folder = tmp_path_factory.mktemp("reports")
     results: dict[str, Result] = {"passed": drawn_result(), "failed": drawn_result(1.01), "long": long()}
+    results |= {name: make() for name, make in CASES.items()}
     for name, result in results.items():
         (folder / f"{name}.html").write_text(render_html(result), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in results}
@@ -99,6 +101,13 @@ def test_every_figure_is_drawn_and_the_page_never_scrolls_sideways(
     page = whole(opened(name, size, scheme))
     assert page.locator(".plot").count() == page.locator(".plot:has(.main-svg)").count() > 0
     assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_verdict_is_drawn_on_a_phone(opened: Open, name: str) -> None:
+    page = whole(opened(name, PHONE, "dark"))
+    assert page.locator(".plot").count() == page.locator(".plot:has(.main-svg)").count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
