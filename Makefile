@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-frameworks fuzz lint format schemas bench selftest picture lock clean
+.PHONY: help run test test-fast test-frameworks fuzz lint format schemas bench soak selftest picture lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
@@ -89,6 +89,10 @@ schemas: $(VENV)/.installed ## write the JSON schemas from the models
 
 bench: $(VENV)/.installed-dev ## how fast, as ratios in one run
 	@$(BIN)/python -m tests.bench
+
+RUNS ?= 30
+soak: $(VENV)/.installed-dev ## kill a random rank in each of RUNS=30 runs on a busy machine: named, nothing left, nothing lost?
+	@$(BIN)/python -m tests.soak $(RUNS)
 
 selftest: $(VENV)/.installed ## which faults are caught, in fp32 and in bf16; writes docs/selftest
 	@for dtype in fp32 bf16; do \

@@ -130,6 +130,7 @@ def main() -> int:
         "tests.curves.bench_curves",
         "tests.checks.bench_checks",
         "tests.record.bench_recorder",
+        "tests.launch.bench_ending",
     )
     kept += [subprocess.run([sys.executable, "-m", module], check=False).returncode == 0 for module in modules]
     return 0 if all(kept) else 1
