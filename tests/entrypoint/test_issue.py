@@ -11,6 +11,7 @@ from entrypoint.comment import Posted
 from entrypoint.github import Client
 from entrypoint.publish import main
 from entrypoint.runs import Links, Run
+from parity.report.sections import Chapter
 from parity.result import VerdictName
 from tests.github import events, faults
 from tests.github.fixtures import github as github
@@ -30,7 +31,7 @@ def night(github: GitHub, number: int, verdict: VerdictName) -> Posted:
         key=KEY,
         title="parity: parity.yml does not pass",
         run=run,
-        body=lambda runs: render(KEY, runs, [], links),
+        body=lambda runs: render(KEY, runs, [Chapter("", "", ("a report\n",))], links),
     )
 
 
