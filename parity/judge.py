@@ -15,6 +15,7 @@ from parity.checks.comparison import Leg as JudgedLeg
 from parity.checks.cut import up_to_where_it_came
 from parity.checks.outcome import Verdict
 from parity.checks.verdict import merge
+from parity.checks.words import age
 from parity.compare import compare
 from parity.curves import Limits, read
 from parity.curves.curve import LegCurves
@@ -30,7 +31,7 @@ from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
 from parity.suite_values import PERTURB
 
-__all__ = ["curves_of", "judge", "judge_run", "read_legs"]
+__all__ = ["curves_of", "is_whole", "judge", "judge_run", "read_legs"]
 
 _STOPPED = "The candidate was ended early, and what there is of it is not wrong. "
 
@@ -157,7 +158,7 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     # A leg that was interrupted, or never started, ran no curve to its end, whatever a file says.
     # One that was stopped did what it was to do; that steps are missing, checks see, so it cannot pass.
     ended = leg.status in ("finished", "stopped") or (
-        leg.status in ("failed", "timed out") and _whole(snapshot.suite, curves)
+        leg.status in ("failed", "timed out") and is_whole(snapshot.suite, curves)
     )
     if ended and leg.status == "timed out":
         leg = leg.model_copy(update={"cause": "hung at teardown"})
@@ -230,7 +231,7 @@ def _evidence(directory: RunDirectory, leg: Leg, result: LegResult) -> LogEviden
     )
 
 
-def _whole(suite: Suite, curves: LegCurves) -> bool:
+def is_whole(suite: Suite, curves: LegCurves) -> bool:
     """Whether the leg's loss reaches the last step; with a recorder, also whether it said that it ended."""
     loss = curves.curves.get("loss")
     return loss is not None and loss.steps.size == suite.steps and curves.finished is not False
@@ -250,7 +251,9 @@ def _with_savings(legs: dict[str, _Found], suite: Suite) -> dict[str, _Found]:
 
 def _notes(leg: _Found, snapshot: Snapshot) -> list[str]:
     notes = []
-    if leg.result.run_id not in (None, snapshot.run_id, *snapshot.merged):
+    if leg.result.reused is not None:
+        notes.append(f"{leg.result.name} did not run: it is from the cache, {age(leg.result.reused.age)} old")
+    elif leg.result.run_id not in (None, snapshot.run_id, *snapshot.merged):
         notes.append(f"{leg.result.name} is from the earlier run {leg.result.run_id}")
     if leg.result.status == "stopped":
         saved = leg.result.saved_device_seconds

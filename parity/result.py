@@ -26,6 +26,7 @@ __all__ = [
     "OutcomeResult",
     "ParameterResult",
     "Result",
+    "Reused",
     "Row",
     "SensitivityResult",
     "VerdictName",
@@ -206,6 +207,13 @@ class ComparisonResult(Model):
     gradients: GradientMap | None = None
 
 
+class Reused(Model):
+    """Where a leg is from that did not run."""
+
+    age: float = Field(description="Seconds since it was kept.")
+    key: str = Field(pattern="^[0-9a-f]{64}$", description="Of all that its numbers depend on.")
+
+
 class LegResult(Model):
     """One leg: what ran, and how it ended. For `parity compare` on files, only where it was read from."""
 
@@ -213,6 +221,7 @@ class LegResult(Model):
     run_id: str | None = None
     digest: str | None = Field(default=None, description="Of what the leg's numbers depend on, as it was run.")
     status: LegStatus
+    reused: Reused | None = Field(default=None, description="Set if it came from the cache, and did not run.")
     layout: dict[Annotated[str, Field(pattern="^(dp|fsdp|tp|pp|ep|cp)$")], int] = {}
     ranks: int | None = None
     command: str | None = None

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parity.errors import DeviceError, DiskError, UsageError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, Machines, Slurm, Torchrun, run_legs
@@ -24,6 +25,10 @@ from parity.stopping import Stopping
 from parity.suite import Leg, Suite, digest, train_options
 from parity.suite_values import PERTURB
 from parity.train.arguments import Arguments, to_argv
+
+if TYPE_CHECKING:
+    from parity.cache import Cache
+    from parity.cache.inputs import Inputs
 
 __all__ = ["Run", "check_only", "check_whole", "choose_device", "leg_plan", "prepare", "run"]
 
@@ -50,6 +55,7 @@ class Run:
         only: the legs to run.
         slots: devices.
         needs: by leg, what it takes.
+        cache: where legs come from, and are kept.
     """
 
     suite: Suite
@@ -60,6 +66,7 @@ class Run:
     only: Sequence[str]
     slots: Slots
     needs: Mapping[str, Need]
+    cache: "Cache | None" = None
 
 
 def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Device, str]:
@@ -106,6 +113,7 @@ def prepare(
     resume: bool = False,
     durations: Path | None = None,
     node: int | None = None,
+    cache: "Cache | None" = None,
 ) -> tuple[Run, tuple[str, ...]]:
     """Make room for a run, and write down what is to be run.
 
@@ -120,6 +128,7 @@ def prepare(
         keep: leave an earlier run's other legs where they are.
         resume: leave also those of these legs that have finished there under the same suite.
         durations: the earlier run that tells how long legs take; the one in `out` if not given.
+        cache: has legs that need not run, and keeps those that now do.
         node: 0 where this is the first of several machines.
 
     Returns:
@@ -136,7 +145,7 @@ def prepare(
         raise DeviceError(
             "launcher: slurm, but there is no srun here: start parity where jobs are submitted, or launcher: local"
         )
-    done = _done(suite, names, device, out) if resume else []
+    done = _done(suite, names, device, out) if resume else {}
     names = [name for name in names if name not in done]
     keep = keep or resume
     suite_dir = (folder if suite_dir is None else suite_dir).absolute()
@@ -144,9 +153,13 @@ def prepare(
     if node is None and any(suite.launcher_of(suite.legs[name]).torchrun for name in names):
         raise UsageError("launcher: torchrun: say which machine this is, with --node-rank 0 on the first")
     takes = needs(suite, names, device, expected(suite, names, durations or out))
+    if cache is not None:
+        cache.look(suite, names, lambda: _inputs(suite, device, slots, folder, suite_dir, cache.without))
     directory, moved = RunDirectory.create(out, keep=keep, legs=names)
     snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
     directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
+    reused = {} if cache is None else cache.take(directory, snapshot)
+    names = [name for name in names if name not in reused]
     left_out = [] if keep else [name for name in suite.legs if name not in suite.compared()]
     notes = (
         f"the earlier run is now in {moved}" if moved else "",
@@ -155,17 +168,28 @@ def prepare(
         f"not run, for no comparison needs it: {', '.join(left_out)}" if left_out else "",
     )
     by_name = {need.name: need for need in takes}
-    return Run(suite, folder, suite_dir, directory, snapshot, names, slots, by_name), tuple(filter(None, notes))
+    made = Run(suite, folder, suite_dir, directory, snapshot, names, slots, by_name, cache)
+    return made, (*filter(None, notes), *(cache.told() if cache is not None else ()))
 
 
-def _done(suite: Suite, names: Sequence[str], device: str, out: Path) -> list[str]:
+def _inputs(
+    suite: Suite, device: str, slots: Slots, folder: Path, suite_dir: Path, without: Sequence[Path]
+) -> "Inputs":
+    from parity.cache.inputs import Inputs
+
+    return Inputs(
+        suite, device=device, slots=slots, folder=folder, suite_dir=suite_dir, path=_PATH, without=without
+    )
+
+
+def _done(suite: Suite, names: Sequence[str], device: str, out: Path) -> dict[str, LegResult]:
     """The legs that an earlier run in `out` has finished, under a suite that says the same of them."""
-    done = []
+    done = {}
     for name in names:
         with contextlib.suppress(UsageError):
             leg = RunDirectory(out).read_leg(name)
             if leg is not None and leg.status in _KEPT and leg.digest == digest(suite, name, device):
-                done.append(name)
+                done[name] = leg
     return done
 
 
@@ -181,7 +205,9 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         for name, leg in plans.items()
     }
     begun: set[str] = set()
-    stopping = Stopping(plan.directory, plan.snapshot, _followed(plan, plans))
+    others = [name for name in plan.suite.legs if name not in plans]
+    earlier = _done(plan.suite, others, plan.snapshot.device, plan.directory.path)
+    stopping = Stopping(plan.directory, plan.snapshot, _followed(plan, plans), earlier)
 
     def listen(event: Event) -> None:
         if isinstance(event, LegStarted):
@@ -198,7 +224,7 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
 
     plan.directory.reserve()
     try:
-        return run_legs(
+        ends = run_legs(
             list(plans.values()),
             slots=plan.slots,
             run_id=plan.snapshot.run_id,
@@ -208,6 +234,9 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         )
     finally:
         plan.directory.release()
+    if plan.cache is not None:
+        plan.cache.keep(plan.directory, plan.snapshot, plan.only)
+    return ends
 
 
 def _machines(plan: Run, plans: Mapping[str, LegPlan]) -> Machines | None:

@@ -1,6 +1,7 @@
 """Candidates that are wrong at their first step, found while they run: nothing later can make them pass."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -29,15 +30,22 @@ class Stopping:
         snapshot: the suite as run.
         sources: of legs whose metrics are written below their own folder, where no earlier run's can lie: the file,
             relative to the run directory.
+        earlier: legs that are there already.
 
     Attributes:
         ending: by leg, why it is wrong.
     """
 
-    def __init__(self, directory: RunDirectory, snapshot: Snapshot, sources: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        snapshot: Snapshot,
+        sources: Mapping[str, str],
+        earlier: Mapping[str, LegResult] = MappingProxyType({}),
+    ) -> None:
         self.ending: dict[str, str] = {}
         self._directory, self._snapshot, self._sources = directory, snapshot, sources
-        self._begun: set[str] = set()
+        self._earlier, self._begun = earlier, {*earlier}
         self._open = snapshot.suite.compare if snapshot.suite.stop == "first-divergence" else []
         self._wrong: dict[str, list[str]] = {}
 
@@ -83,6 +91,8 @@ class Stopping:
         return outcome.reason if outcome.status is Status.FAIL and wrong else ""
 
     def _leg(self, name: str) -> Leg | None:
-        written = LegResult(name=name, run_id=self._snapshot.run_id, status="finished", source=self._sources[name])
+        written = self._earlier.get(name) or LegResult(
+            name=name, run_id=self._snapshot.run_id, status="finished", source=self._sources[name]
+        )
         curves, _ = curves_of(self._directory, self._snapshot, written)
         return None if curves is None else Leg(name, curves, self._snapshot.suite.legs[name].sizes())

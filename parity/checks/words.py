@@ -3,12 +3,21 @@
 import math
 from collections.abc import Iterable
 
-__all__ = ["number", "plural", "ratio", "spans"]
+__all__ = ["age", "number", "plural", "ratio", "spans"]
 
 
 def number(value: float) -> str:
     """Three significant digits: `2.08e-06`, `0.457`, `22,900`; exact zero as 0."""
     return _written(value, 3)
+
+
+def age(seconds: float) -> str:
+    """A length of time in its largest unit: `12 s`, `3 min`, `5 h`, `12 days`."""
+    for size, unit in ((86400, "day"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return plural(count, unit) if unit == "day" else f"{count} {unit}"
+    return f"{int(seconds)} s"
 
 
 def ratio(value: float) -> str:

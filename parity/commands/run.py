@@ -74,6 +74,7 @@ def run(
     if node_rank:
         return _follow(loaded, path, out, Slots.here(slots, devices), node_rank)
     command = ["parity", "run", suite, *(word for name in only for word in ("--only", name)), *override_words(given)]
+    command += [] if node_rank is None else ["--node-rank", str(node_rank)]
     plan, notes = prepare(
         loaded,
         folder=folder_of(path),

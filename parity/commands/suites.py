@@ -10,6 +10,7 @@ from parity.errors import UsageError
 
 __all__ = [
     "RECIPES",
+    "cache_options",
     "devices_option",
     "durations_option",
     "folder_of",
@@ -42,6 +43,23 @@ durations_option = click.option(
     metavar="RUN_DIR",
     help="Earlier run that tells how long legs take; else the one in the output folder.",
 )
+
+
+def cache_options(command: Callable[..., int]) -> Callable[..., int]:
+    """`cache` and `no_cache`."""
+    for option in (
+        click.option("--no-cache", is_flag=True, help="Run every leg, whatever PARITY_CACHE says."),
+        click.option(
+            "--cache",
+            type=click.Path(path_type=Path, file_okay=False),
+            envvar="PARITY_CACHE",
+            metavar="DIR",
+            help="Take legs from there that finished before under the same code, command, environment and devices,"
+            " and keep those that do now; never a candidate. Also by PARITY_CACHE.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def override_options(command: Callable[..., int]) -> Callable[..., int]:

@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from typing import Any
 from parity.errors import UsageError
 from parity.launch import marker
 from parity.launch.events import Event, LegStarted
+from parity.launch.failure import Symptom
 from parity.launch.files import json_lines, tail
-from parity.launch.leg import GRACE, Leg
+from parity.launch.leg import GRACE
 from parity.launch.nodes import NodesLeg
 from parity.launch.plan import LegPlan, Status, Torchrun
 from parity.untrusted import write_whole
@@ -80,9 +81,12 @@ class Machines:
         self._folder.mkdir(exist_ok=True)
         self._write()
 
-    def confer(self, legs: Iterable[Leg]) -> None:
+    def add(self, leg: "MachineLeg") -> None:
+        """Tell of this part too."""
+        self._legs[leg.plan.name] = leg
+
+    def confer(self) -> None:
         """Tell how this machine's parts are, and hear how the others' are. Called all the time."""
-        self._legs |= {leg.plan.name: leg for leg in legs if isinstance(leg, MachineLeg)}
         states = {name: leg.state() for name, leg in self._legs.items()}
         now = time.monotonic()
         if states == self._states and now < self._next:
@@ -102,7 +106,7 @@ class Machines:
             self._write(over=True)
 
     def states(self, leg: str) -> dict[int, str]:
-        """How the others' parts of a leg are: `running`, `finished` or `failed`; empty for one that has not begun."""
+        """How the others' parts of a leg are: as `MachineLeg.state` says; empty for one that has not begun."""
         return {node: str(other.words.get("legs", {}).get(leg, "")) for node, other in self._others.items()}
 
     def lost(self) -> str:
@@ -138,8 +142,10 @@ class MachineLeg(NodesLeg):
         assert isinstance(plan.launcher, Torchrun)
         super().__init__(plan, run_id, gpus, emit, plan.launcher.nodes)
         self._machines = machines
+        machines.add(self)
         self._meeting = plan.launcher
         self._give_up = math.inf
+        self._failed_first: tuple[int, int | None] | None = None  # see `first_node`
 
     @property
     def _command_log(self) -> Path:
@@ -162,27 +168,46 @@ class MachineLeg(NodesLeg):
         return added | {marker.NODE: str(self._machines.node)} if self._machines.node else added
 
     def state(self) -> str:
-        """What the other machines are told of it."""
-        if self.end is not None:
-            return "finished" if self.end.status == "finished" else "failed"
+        """What the other machines are told: `running`, `finished`, `failed`, or as `failed 3` with an exit code."""
         code = None if self._process is None else self._process.poll()
-        if self.ending_since is not None or code not in (None, 0):
+        if self.ending_since is None and code not in (None, 0):
+            return f"failed {code}"
+        if self.ending_since is not None or (self.end is not None and self.end.status != "finished"):
             return "failed"
         return "running" if code is None else "finished"
 
     def poll(self) -> bool:
         gone = super().poll()
-        states = self._machines.states(self.plan.name)
+        states = {node: state for node, state in self._machines.states(self.plan.name).items() if node < self.nodes}
         if self._started is None and all(states.values()):
             self.running()
             self.emit(LegStarted(self.plan.name, self.plan.ranks, self.gpus, 0))
-        if "failed" in states.values():
+        if self._failed_first is None:
+            self._failed_first = self._failed_part(states)
+        if any(state.startswith("failed") for state in states.values()):
             self.failed()
+        if gone and self._machines.node == 0 and not self._machines.lost():
+            # A part that finished early waits for others to begin; after one that failed they do not.
+            awaited = ("running", "") if self.state() == "finished" else ("running",)
+            gone = not any(state in awaited for state in states.values())
         if self.ending_since is None and not gone:
             self._look_for_the_others(states)
-        if self._machines.node == 0 and not self._machines.lost():
-            gone = gone and "running" not in states.values()
         return gone
+
+    def _failed_part(self, states: dict[int, str]) -> tuple[int, int | None] | None:
+        """The first machine whose part has failed by itself, and its exit code."""
+        parts = {self._machines.node: self.state()} | states
+        code = next(((node, state.split()[1]) for node, state in parts.items() if state.startswith("failed ")), None)
+        return None if code is None else (code[0], int(code[1]))
+
+    def first_node(self) -> tuple[int, int | None] | None:
+        return self._failed_first
+
+    def failure(self) -> Symptom | None:
+        found = super().failure()
+        if self._status == "failed" and self._why and (found is None or found.echo):
+            return Symptom(None, None, 0.0, self._why, echo=False)  # what its own ranks say is our doing
+        return found
 
     def _look_for_the_others(self, states: dict[int, str]) -> None:
         missing = [str(node) for node, state in states.items() if not state]

@@ -173,7 +173,7 @@ class _Run:
     def _confer(self) -> None:
         if self._machines is None:
             return
-        self._machines.confer(self._running)
+        self._machines.confer()
         if self._machines.node != 0 and self._machines.lost():
             for plan in self._waiting:
                 self._ended(LegEnd(plan.name, "not started"))
@@ -214,7 +214,7 @@ class _Run:
         """Whether it has to wait, though there is room: for the turn of others on other machines."""
         if isinstance(plan.launcher, Torchrun):
             assert self._machines is not None
-            led = self._machines.node == 0 or self._machines.states(plan.name)[0] == "running"
+            led = self._machines.node == 0 or self._machines.states(plan.name)[0] in ("running", "finished")
             return not led or any(isinstance(leg, MachineLeg) for leg in self._running)  # they meet at one port
         if not isinstance(plan.launcher, Slurm) or plan.launcher.most is None:
             return False

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parity.checks.words import age
 from parity.plain import plain
 from parity.result import LegResult
 
-__all__ = ["Fact", "asymmetries", "environment", "layout", "place"]
+__all__ = ["Fact", "asymmetries", "environment", "layout", "place", "state"]
 
 _LONGEST = 200
 _UNKNOWN = "–"
@@ -66,6 +67,11 @@ def place(leg: LegResult) -> str:
     rank = "" if leg.failing_rank is None else f", rank {leg.failing_rank} first"
     code = "" if leg.exit_code in (None, 0) else f", exit code {leg.exit_code}"
     return f"{leg.status}{rank}{code}"
+
+
+def state(leg: LegResult) -> str:
+    """Its status, or where it is from if it did not run: `from the cache, 3 h old`."""
+    return leg.status if leg.reused is None else f"from the cache, {age(leg.reused.age)} old"
 
 
 def _cut(leg: LegResult) -> str | None:

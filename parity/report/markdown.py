@@ -57,6 +57,7 @@ def environment(kind: type[Environment] = Environment) -> Environment:
         ratio=text.ratio,
         seconds=text.seconds,
         sparkline=text.sparkline,
+        state=legs.state,
         template=text.Safe,  # what a macro made: its own expressions were escaped
         times=text.times,
         value=text.value,
