@@ -20,11 +20,17 @@ import psutil
 
 from parity.commands.suites import RECIPES
 from parity.launch import marker
+from parity.launch.files import tail
+from parity.launch.left import last_steps
 from parity.suite import load
 
 SUITES = ("tensor-parallel", "deepseek-v4-pp2", "deepseek-v4-fsdp2", "qwen3-cp2", "deepseek-v4-ep2")
-STEPS = 60
-LAST = 30  # the latest step after which a rank is killed: early enough to find it alive
+STEPS = 120
+LAST = 50  # the latest step after which a rank is killed: early enough to find it alive
+# Ends with whoever started it.
+BUSY = (
+    "import sys; from parity.launch.linux import die_with_parent; die_with_parent(int(sys.argv[1]))\nwhile True: pass"
+)
 PATIENCE = 300.0
 
 
@@ -40,7 +46,7 @@ class Victim:
 @contextmanager
 def busy(count: int) -> Iterator[None]:
     """Have so many processes compute all the while."""
-    made = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    made = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(count)]
     try:
         yield
     finally:
@@ -74,12 +80,12 @@ def _kill(victim: Victim, out: Path, parity: "subprocess.Popen[str]") -> bool:
     record, log = folder / f"rank-{victim.rank}.jsonl", folder / f"rank-{victim.rank}.log"
     deadline = time.monotonic() + PATIENCE
     while parity.poll() is None and time.monotonic() < deadline:
-        if victim.after < 0 or (record.exists() and f'"step": {victim.after},' in record.read_text()):
+        if victim.after < 0 or last_steps(folder, victim.rank + 1).get(victim.rank, -1) >= victim.after:
             found = [one for one in psutil.Process(parity.pid).children(recursive=True) if _writes(one, log)]
             if found or victim.after >= 0:
                 for one in found:
                     one.kill()
-                return bool(found) and '"kind": "end"' not in (record.read_text() if record.exists() else "")
+                return bool(found) and '"kind": "end"' not in tail(record, 1 << 12)
         time.sleep(0.01)
     return False
 

@@ -40,7 +40,7 @@ def calibrate(
     candidate.
     """
     from parity.calibrate import as_yaml, calibrated, with_runs
-    from parity.deliver import make_console
+    from parity.console import make_console
     from parity.progress import show_progress
     from parity.run import check_whole, prepare
     from parity.run import run as run_legs

@@ -69,7 +69,7 @@ def compare(
     profile: str | None,
     steps: int | None,
     log_format: str | None,
-    key: dict[str, str],
+    key: dict[str, list[str]],
     pattern: str | None,
     first_step: int | None,
     candidate_first_step: int | None,
@@ -87,7 +87,8 @@ def compare(
     Of several run directories, each with some legs of one suite, one is made in --out (parity-out) and judged.
     """
     from parity.checks import CHECKS
-    from parity.deliver import deliver, make_console
+    from parity.console import make_console
+    from parity.deliver import deliver
     from parity.judge import judge
     from parity.judge_logs import LogSource, Role, judge_logs
     from parity.merging import merge
@@ -105,6 +106,8 @@ def compare(
             raise UsageError(
                 f"{', '.join(given)}: only for logs; a run directory is judged by the suite that was run"
             )
+        if file := next((path for path in run_dirs if path.is_file()), None):
+            raise UsageError(f"{file}: a run directory is a folder; give logs with --baseline and --candidate")
         console = make_console()
         directory = RunDirectory(run_dirs[0])
         if len(run_dirs) > 1:

@@ -17,11 +17,11 @@ __all__ = ["inspect"]
 @pattern_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(
-    files: tuple[Path, ...], log_format: str | None, key: dict[str, str], pattern: str | None, as_json: bool
+    files: tuple[Path, ...], log_format: str | None, key: dict[str, list[str]], pattern: str | None, as_json: bool
 ) -> int:
     """Show what is understood of logs: format, metrics, steps, gaps, precision, and what was ignored."""
+    from parity.console import make_console
     from parity.curves import read
-    from parity.deliver import make_console
     from parity.inspection import Inspected, InspectedFile
     from parity.inspection import inspect as understand
     from parity.report.inspection import render_inspection

@@ -19,7 +19,7 @@ __all__ = ["report"]
 def report(run_dir: Path, kind: str) -> int:
     """Show the report of RUN_DIR again, from its result.json."""
     from parity.checks.outcome import Verdict
-    from parity.deliver import make_console
+    from parity.console import make_console
     from parity.report.html import render_html
     from parity.report.junit import render_junit
     from parity.report.markdown import render_markdown

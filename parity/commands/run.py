@@ -1,6 +1,8 @@
 """`parity run`."""
 
+import importlib
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from parity.commands.suites import (
 )
 
 if TYPE_CHECKING:
+    from parity.launch import Event
     from parity.schedule import Slots
     from parity.suite import Suite
 
@@ -60,8 +63,7 @@ def run(
     out: Path,
 ) -> int:
     """Run the legs of SUITE, a file or a recipe's name, and compare them."""
-    from parity.deliver import deliver, make_console
-    from parity.judge import judge
+    from parity.console import make_console
     from parity.progress import show_progress
     from parity.run import check_only, prepare
     from parity.run import run as run_legs
@@ -94,14 +96,29 @@ def run(
     layouts = {name: str(loaded.legs[name].sizes()) for name in plan.only}
     if layouts:
         with show_progress(console, layouts, loaded.steps) as take:
-            run_legs(plan, take)
+            run_legs(plan, _importing(take))
+    from parity.deliver import deliver
+    from parity.judge import judge
+
     return deliver(judge(plan.directory), plan.directory, console)
+
+
+def _importing(take: "Callable[[Event], None]") -> "Callable[[Event], None]":
+    """Pass events on. What judges and reports is imported while the first leg runs, and nobody waits for it."""
+
+    def listen(event: "Event") -> None:
+        take(event)
+        if type(event).__name__ == "LegStarted":
+            importlib.import_module("parity.judge")
+            importlib.import_module("parity.deliver")
+
+    return listen
 
 
 def _follow(suite: "Suite", path: Path, out: Path, slots: "Slots", node: int) -> int:
     """Run this machine's parts of the legs; machine 0 judges."""
     from parity.checks.outcome import Verdict
-    from parity.deliver import make_console
+    from parity.console import make_console
     from parity.follow import follow, followed
     from parity.progress import show_progress
 

@@ -31,7 +31,7 @@ def selftest(
 
     Exit code 1 if a correct layout fails, or in fp32 a fault does not. Writes selftest.json and selftest.md.
     """
-    from parity.deliver import make_console
+    from parity.console import make_console
     from parity.document import suggestion
     from parity.report.selftest import render_selftest, render_selftest_markdown
     from parity.schedule import Slots

@@ -17,7 +17,7 @@ def show(run_dir: Path, step: int | None, parameter: str | None, leg: str | None
 
     The options narrow each other. The exit code is no verdict: 0 wherever there is an answer.
     """
-    from parity.deliver import make_console
+    from parity.console import make_console
     from parity.report.columns import print_lines
     from parity.show import Question, answer, open_run
 

@@ -26,7 +26,7 @@ import json, os, sys, time
 began = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
 with open(sys.argv[1] + "/metrics.jsonl", "w") as log:
     for step in range(20):
-        time.sleep(0.2)
+        time.sleep(0.3)
         print(json.dumps({"step": step, "loss": 6 - step / 13, "grad_norm": 2.0 + step / 17}), file=log, flush=True)
 with open(sys.argv[1] + "/times.json", "w") as file:
     json.dump([began, time.clock_gettime(time.CLOCK_BOOTTIME)], file)
@@ -39,7 +39,7 @@ def own_time(folder: Path) -> tuple[float, float]:
     suite = {
         "name": "own-time",
         "steps": 20,
-        "trainer": {"command": [sys.executable, "{suite_dir}/leg.py", "{out}"]},
+        "trainer": {"command": [sys.executable, "{suite_dir}/leg.py", "{out}", "{dp}", "{tp}"]},
         "source": "{out}/metrics.jsonl",
         "legs": {"a": {}, "b": {"layout": {"dp": 2}, "nproc": 1}, "c": {"layout": {"tp": 2}, "nproc": 1}},
         "compare": [{"baseline": "a", "candidate": "b", "control": "c"}],
