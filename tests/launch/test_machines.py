@@ -54,7 +54,7 @@ others.begin(run_id)
 plans = []
 for name, (ranks, command, launcher) in {legs!r}.items():
     runs = {{"command": command}} if command else {{"module": {TOY!r}, "argv": ("ok",)}}
-    plans.append(LegPlan(name, ranks, root / name, **runs, launcher=launcher, timeout=60, peer_grace=0.5))
+    plans.append(LegPlan(name, ranks, root / name, **runs, launcher=launcher, timeout=300, peer_grace=0.5))
 ends = run_legs(plans, slots=Slots(8), run_id=run_id + ".1", on_event=lambda event: None, machines=others)
 print({{name: end.status for name, end in ends.items()}})
 """
@@ -90,7 +90,7 @@ def shared(bench: Bench, name: str, command: str | None = None) -> LegPlan:
         port = probe.getsockname()[1]
     launcher = Torchrun(2, f"127.0.0.1:{port}", f"{bench.run_id}-{name}")
     if command is None:
-        return bench.plan(name, 4, "ok", launcher=launcher)
+        return bench.plan(name, 4, "ok", launcher=launcher, timeout=300)
     return bench.plan(name, 4, command=command, launcher=launcher, peer_grace=0.5)
 
 
@@ -98,7 +98,7 @@ def test_a_leg_on_two_machines_leaves_every_rank_s_output(bench: Bench) -> None:
     plan = shared(bench, "leg")
     with follower(bench, plan) as other:
         end = lead(bench, plan)["leg"]
-        assert other.communicate(timeout=30)[0] == "{'leg': 'finished'}\n"
+        assert other.communicate(timeout=120)[0] == "{'leg': 'finished'}\n"
     assert (end.status, end.error) == ("finished", None)
     assert all(bench.read(f"rank-{rank}.log").startswith("sum 4.0 on port") for rank in range(4))
     assert end.last_steps == {0: 2, 1: 2, 2: 2, 3: 2}
@@ -108,7 +108,7 @@ def test_a_part_that_fails_is_named_and_the_others_end(bench: Bench) -> None:
     plans = [shared(bench, "bad", 'test "$PARITY_NODE" != 1 || exit 3; sleep 600'), shared(bench, "good", "true")]
     with follower(bench, *plans) as other:
         ends = lead(bench, *plans)
-        assert other.communicate(timeout=30)[0] == "{'bad': 'failed', 'good': 'finished'}\n"
+        assert other.communicate(timeout=120)[0] == "{'bad': 'failed', 'good': 'finished'}\n"
     assert (ends["bad"].status, ends["good"].status) == ("failed", "finished")
     assert ends["bad"].error == f"exit code 3 (node 1, {socket.gethostname()})"
 
@@ -117,7 +117,7 @@ def test_a_leg_out_of_time_ends_everywhere(bench: Bench) -> None:
     plan = shared(bench, "leg", "sleep 600")
     with follower(bench, plan) as other:
         end = lead(bench, LegPlan(**{**vars(plan), "timeout": 1.0}))["leg"]
-        assert other.communicate(timeout=30)[0] == "{'leg': 'failed'}\n"
+        assert other.communicate(timeout=120)[0] == "{'leg': 'failed'}\n"
     assert (end.status, end.error) == ("timed out", "no end after its time limit of 1 s")
 
 
@@ -142,7 +142,7 @@ def test_a_follower_ends_when_machine_0_is_told_to_stop(bench: Bench) -> None:
     with follower(bench, plan) as other:
         end = lead(bench, plan, started=lambda: os.kill(os.getpid(), signal.SIGTERM))["leg"]
         assert end.status == "interrupted"
-        assert other.communicate(timeout=30)[0] == "{'leg': 'failed'}\n"
+        assert other.communicate(timeout=120)[0] == "{'leg': 'failed'}\n"
 
 
 def test_a_follower_of_no_one_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_an_embedded_suite_passes_over_two_machines(tmp_path: Path) -> None:
     with parity(tmp_path, "--node-rank", "1") as other, parity(tmp_path, "--node-rank", "0") as first:
         said = first.communicate(timeout=300)[0]
         assert first.returncode == 0, said
-        assert other.wait(30) == 0
+        assert other.wait(120) == 0
     assert "parity: pass · over-machines" in said
     leg = RunDirectory(tmp_path / "parity-out").read_leg("tp4")
     assert leg is not None

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from parity.launch import Event, LegFinished, LegPlan, LegStarted
 from parity.launch.plan import Slurm
 from parity.launch.slurm import job_name
+from parity.rundir import RunDirectory
 from tests.launch.conftest import ROOT, Bench, wait_for
 
 pytestmark = pytest.mark.slow
@@ -38,7 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def four(bench: Bench, *argv: str, **more: Any) -> LegPlan:
     """A leg of four ranks on two nodes."""
-    return bench.plan("leg", 4, *argv, launcher=Slurm(2), **more)
+    return bench.plan("leg", 4, *argv, launcher=Slurm(2), **{"timeout": 300.0, **more})
 
 
 def ask(*command: str) -> str:
@@ -260,3 +262,25 @@ def test_a_node_that_left_nothing_is_said(bench: Bench) -> None:
     assert end.error is not None
     assert end.error.startswith("nothing came from node 1, n")
     assert "has to be in a file system that all nodes share" in end.error
+
+
+def test_an_embedded_suite_passes_over_nodes(tmp_path: Path) -> None:
+    suite = {
+        "name": "over-nodes",
+        "steps": 6,
+        "device": "cpu",
+        "launcher": {"slurm": {"ranks_per_node": 2}},
+        "trainer": {"embedded": "qwen3"},
+        "floor": "perturbed",
+        "legs": {"one": {}, "tp4": {"layout": {"tp": 4}}},
+        "compare": [{"baseline": "one", "candidate": "tp4"}],
+    }
+    (tmp_path / "parity.yml").write_text(yaml.safe_dump(suite))
+    command = [sys.executable, "-m", "parity", "run", "--slots", "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parity: pass · over-nodes" in done.stdout
+    leg = RunDirectory(tmp_path / "parity-out").read_leg("tp4")
+    assert leg is not None
+    assert leg.command.startswith("srun --nodes=2 --ntasks-per-node=1 torchrun")
+    assert {f"legs/tp4/{name}.log" for name in ("node-0", "node-1", "rank-0", "rank-3")} <= set(leg.logs)
