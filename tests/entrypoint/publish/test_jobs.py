@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from entrypoint import plan
+from entrypoint.inputs import InputError, Inputs
 from entrypoint.jobs import put_together
 from entrypoint.launched import Launched, read
+from entrypoint.launching.process import legs
 from entrypoint.launching.record import Launch
 from parity.rundir import RunDirectory
 from tests.entrypoint.gate.conftest import outputs
@@ -131,3 +133,20 @@ def test_a_suite_that_cannot_be_read_is_an_error_in_one_line(
     assert (code, given) == (2, {})
     assert said.startswith("::error::")
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("given", ["tp1,tp2", " tp1  tp2 "])
+def test_a_job_runs_only_the_legs_that_it_names(given: str) -> None:
+    assert Inputs.from_env({"INPUT_ONLY": given}).only == ("tp1", "tp2")
+    assert Inputs.from_env({}).only == ()
+
+
+@pytest.mark.parametrize("given", ["--out", "tp1,../x", "a b$c"])
+def test_what_is_no_name_of_a_leg_never_reaches_a_command_line(given: str) -> None:
+    with pytest.raises(InputError, match=r"only: .* is no name of a leg"):
+        Inputs.from_env({"INPUT_ONLY": given})
+
+
+def test_the_legs_of_a_process_are_named_on_its_command_line(tmp_path: Path) -> None:
+    words = legs("python3", ["parity.yml", "--only", "tp1"], tmp_path / "run", "", tmp_path)
+    assert words[1:] == ["-P", "-m", "parity", "run", "parity.yml", "--only", "tp1", "--out", str(tmp_path / "run")]
