@@ -177,9 +177,7 @@ def _inputs(
 ) -> "Inputs":
     from parity.cache.inputs import Inputs
 
-    return Inputs(
-        suite, device=device, slots=slots, folder=folder, suite_dir=suite_dir, path=_PATH, without=without
-    )
+    return Inputs(suite, device=device, slots=slots, folder=folder, suite_dir=suite_dir, path=_PATH, without=without)
 
 
 def _done(suite: Suite, names: Sequence[str], device: str, out: Path) -> dict[str, LegResult]:
