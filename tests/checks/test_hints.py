@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from parity.checks import run_checks
 from parity.checks.hints import MOST_HINTS, hints, reporting_bug
 from parity.checks.hints.sizes import Size, match
+from parity.compare import compare as judged
 from parity.layout import Layout
 from parity.records.record import LegRecords, RankRecord
 from tests.checks.faults import (
@@ -302,6 +305,30 @@ def test_legs_without_layouts_or_with_one_step_have_no_wrong_hints() -> None:
     assert all("looks like" in one for one in hints(comparison, run_checks(comparison)))
     apart = compare(drawn_leg("base", loss=LOSS), drawn_leg("other", curve("loss", LOSS, steps=np.arange(20) + 40)))
     assert hints(apart, run_checks(apart)) == ()
+
+
+def test_a_loss_of_zero_at_every_step_is_a_placeholder_and_no_factor() -> None:
+    told = curves_only(loss=np.zeros(20))
+    assert any("0 at all 20 steps" in one for one in told)
+    assert not any("times the baseline's" in one for one in told)
+    assert any("0 at all 20 steps" in one for one in curves_only(loss=np.zeros(20), grad_norm=np.zeros(20)))
+
+
+ODD = st.lists(
+    st.sampled_from([0.0, -0.0, 5e-324, 1e-300, 1.0, -1.0, 6.0, 1e300, 1.7e308, np.inf, -np.inf, np.nan]),
+    min_size=4,
+    max_size=4,
+) | st.floats().map(lambda value: [value] * 4)
+
+
+@given(baseline=st.tuples(ODD, ODD), candidate=st.tuples(ODD, ODD))
+def test_no_numbers_whatever_keep_a_comparison_from_its_verdict(
+    baseline: tuple[list[float], list[float]], candidate: tuple[list[float], list[float]]
+) -> None:
+    base = replace(drawn_leg("base", loss=baseline[0], grad_norm=baseline[1]), layout=Layout())
+    other = replace(drawn_leg("tp2", loss=candidate[0], grad_norm=candidate[1]), layout=LAYOUTS["tp2"])
+    found = judged(compare(base, other, steps=4), "")
+    assert found.verdict != "pass" or np.isfinite([baseline, candidate]).all()
 
 
 def test_nan_in_both_legs_is_the_training_s() -> None:

@@ -71,7 +71,8 @@ def scaled_loss(facts: Facts) -> Hint | None:
         return None
     ratios = gap.other / gap.baseline
     ratio = median(ratios)
-    if abs(ratio - 1) <= 10 * CONSTANT or not values_agree(ratios, ratio, CONSTANT):
+    # A loss of 0 throughout is a placeholder's.
+    if not ratio or abs(ratio - 1) <= 10 * CONSTANT or not values_agree(ratios, ratio, CONSTANT):
         return None
     norms = facts.gap("grad_norm")
     norm = median(norms.other / norms.baseline) if norms is not None and (norms.baseline > 0).all() else None
