@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from parity.allowed import choose_profile
 from parity.checks.comparison import DEFAULT_K, Comparison
 from parity.checks.comparison import Leg as JudgedLeg
 from parity.compare import compare
-from parity.curves import read
+from parity.curves import Keys, read
 from parity.curves.curve import LegCurves, Note
 from parity.display.curves import curves as drawn
 from parity.errors import UsageError
@@ -43,7 +43,7 @@ class LogSource:
 
     path: Path
     format: str | None = None
-    keys: Mapping[str, str] | None = None
+    keys: Keys | None = None
     first_step: int | None = None
     pattern: str | None = None
 

@@ -288,4 +288,5 @@ def read_result(path: Path) -> Result:
     except ValidationError as error:
         first = error.errors()[0]
         where = plain(".".join(map(str, first["loc"])))
-        raise UsageError(f"{path}: not a result of format {FORMAT}: {where}: {plain(first['msg'])}") from None
+        what = f"{where}: {plain(first['msg'])}" if where else plain(first["msg"])
+        raise UsageError(f"{path}: not a result of format {FORMAT}: {what}") from None

@@ -149,7 +149,8 @@ def test_exit_codes_of_compare(tmp_path: Path, candidate: list[dict[str, object]
         (["run", "embedded/tensor-parallel", "--out", "full"], "holds files that are not from a run"),
         (["validate"], "parity.yml: no such file; `parity init`"),
         (["report", "nowhere"], "no such file"),
-        (["report", "empty"], "not a result of format parity.result/1"),
+        (["report", "empty"], "not a result of format parity.result/1: Invalid JSON"),
+        (["compare", "empty"], "empty: a run directory is a folder; give logs with --baseline and --candidate"),
         (["run", "--steps", "0"], "--steps"),
         (["lauf"], "No such command"),
     ],
@@ -248,6 +249,18 @@ def test_compare_on_logs_by_a_pattern(tmp_path: Path) -> None:
     done = parity("compare", "--baseline", "base", "--candidate", "same", "--pattern", "x", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip().endswith(r"such as 'step (?P<step>\d+).*loss (?P<loss>\S+)'")
+
+
+def test_logs_that_name_a_metric_differently_are_compared_by_all_its_names(tmp_path: Path) -> None:
+    for name, field in (("base", "Loss"), ("other", "mean loss")):
+        lines = [
+            json.dumps({"step": step, field: 3 + step / 7 + (step == 9 and name == "other")}) for step in range(10)
+        ]
+        (tmp_path / name).write_text("\n".join(lines))
+    keys = ("--key", "loss=Loss", "--key", "loss=mean loss")
+    done = parity("compare", "--baseline", "base", "--candidate", "other", *keys, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the first at step 9" in done.stdout
 
 
 def test_every_option_of_every_command_has_a_help_text() -> None:

@@ -114,7 +114,7 @@ def _named(name: str) -> Format | Stored:
     known = formats()
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f", did you mean {close[0]}?" if close else ""
     raise UsageError(f"format {plain(name, 40)!r} is unknown{hint}; the formats are: {', '.join(known)}")
 

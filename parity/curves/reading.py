@@ -56,6 +56,7 @@ class Reading:
         self._step_keys = self._metrics.pop("step")
         self._keys = tuple(dict.fromkeys(key for several in self._metrics.values() for key in several))
         self._step: str | None = None
+        self._steps = False
         self._names: set[str] = set()
 
     def take(self, records: list[Record], lines: Sequence[int]) -> None:
@@ -69,6 +70,7 @@ class Reading:
         if self._step is None:
             self._step = self._step_key(records)
         steps, records, lines = self._gather.steps(records, lines, self._step or self._step_keys[0])
+        self._steps = self._steps or bool(steps.size)
         known = self._gather.add(steps, records, lines, [key for key in self._keys if _may_have(present, key)])
         for row in np.flatnonzero(~known).tolist():
             self.notes.at("records with a step and no metric, as of evaluations, were ignored", lines[row])
@@ -85,6 +87,7 @@ class Reading:
             steps: int64 (n,), from 0 to 2^53.
             columns: by field, for some of the n records: their rows, int64, and values, float64; and their digits.
         """
+        self._steps = True
         self._gather.add_columns(steps, columns)
 
     def _training(self, records: list[Record], lines: Sequence[int]) -> tuple[list[Record], list[int]]:
@@ -115,8 +118,8 @@ class Reading:
                 raise self._ask(metric, there)
 
     def _ask(self, metric: str, there: Sequence[str]) -> UsageError:
-        choice = "{" + f"{metric}: {there[0]}" + "}"
-        return refusal(self._source, f"{' and '.join(there)} could each be the {metric}: say which, keys: {choice}")
+        choice = _asked(metric, there[0])
+        return refusal(self._source, f"{' and '.join(there)} could each be the {metric}: say which, {choice}")
 
     def leg(self, name: str) -> LegCurves:
         """What was read, once everything was taken.
@@ -141,7 +144,7 @@ class Reading:
             if "step" in self._given:
                 raise self._nowhere("step", self._step_keys)
             raise self._nothing(
-                f"no record has a step; the keys are: {listed(self._names)}; name it, keys: {{step: …}}"
+                f"no record has a step; the keys are: {listed(self._names)}; name it, {_asked('step', '…')}"
             )
         metrics: dict[str, str] = {}
         seen = False
@@ -157,10 +160,14 @@ class Reading:
                 raise self._nowhere(metric, several)
             elif hint := self._hint(metric, ()):
                 self.notes.add(f"there is no {metric}{hint}")
+        if not seen and not self._steps:
+            raise self._nothing(
+                f'"{plain(self._step, 40)}" is no whole number in any record: name the step, {_asked("step", "…")}'
+            )
         if not seen:
             raise self._nothing(
                 f"no record has a {', '.join(self._metrics)}; the keys are: {listed(self._names)}; "
-                "name them, keys: {loss: …}"
+                f"name them, {_asked('loss', '…')}"
             )
         return metrics
 
@@ -170,7 +177,7 @@ class Reading:
     def _hint(self, metric: str, but: Sequence[str]) -> str:
         taken = {*but, *(key for key in self._keys if self._gather.has_number(key))}
         like = lookalikes(metric, self._names - taken)
-        return f"; looks like it: {listed(like)} (choose with keys)" if like and metric != "lr" else ""
+        return f"; looks like it: {listed(like)} (choose with --key)" if like and metric != "lr" else ""
 
     def _nowhere(self, metric: str, several: Sequence[str]) -> UsageError:
         asked = " or ".join(plain(key, 40) for key in several)
@@ -179,6 +186,11 @@ class Reading:
         return refusal(
             self._source, f"keys.{plain(metric, 40)}: no record has {asked}{hint} the keys are: {listed(self._names)}"
         )
+
+
+def _asked(metric: str, key: str) -> str:
+    """How a user says which key holds a metric: in a suite, and to a command."""
+    return f"keys: {{{metric}: {key}}} (--key {metric}={key})"
 
 
 def _may_have(present: set[str], key: str) -> bool:

@@ -107,10 +107,10 @@ def test_csv__rows_that_do_not_fit_are_noted(write: Write) -> None:
 
 def test_csv__what_cannot_be_told(write: Write) -> None:
     assert refused(write("loss,norm\n1.5,1\n")) == (
-        "no record has a step; the keys are: loss, norm; name it, keys: {step: …}"
+        "no record has a step; the keys are: loss, norm; name it, keys: {step: …} (--key step=…)"
     )
     assert refused(write("step,loss,train/loss\n1,2,3\n")) == (
-        "loss and train/loss could each be the loss: say which, keys: {loss: loss}"
+        "loss and train/loss could each be the loss: say which, keys: {loss: loss} (--key loss=loss)"
     )
     assert refused(write("step,loss,loss\n1,2,3\n")) == "has several columns of one name, loss: rename all but one"
     assert refused(write("step,a\n1,2\n")).startswith("no record has a loss, grad_norm, lr; the keys are: a, step")

@@ -108,7 +108,9 @@ def test_log_dict__lines_with_lists_are_json_lines(write: Write) -> None:
 
 def test_log_dict__two_losses_are_asked_about(write: Write) -> None:
     path = write('{"loss": [1.0], "train_loss": [2.0]}')
-    assert refused(path) == "loss and train_loss could each be the loss: say which, keys: {loss: loss}"
+    assert (
+        refused(path) == "loss and train_loss could each be the loss: say which, keys: {loss: loss} (--key loss=loss)"
+    )
 
 
 GOLDEN = {

@@ -35,7 +35,7 @@ def test_jsonl__null_throughout_is_absent_and_names_what_looks_like_it(write: Wr
     leg = read(write(text(*({"step": i, "loss": 1.5, "grad_norm": None, "grad_norm_own": 2.5} for i in range(3)))))
     assert list(leg.curves) == ["loss"]
     assert notes(leg) == [
-        "grad_norm has no number at any step, so it is absent; looks like it: grad_norm_own (choose with keys)"
+        "grad_norm has no number at any step, so it is absent; looks like it: grad_norm_own (choose with --key)"
     ]
 
 
@@ -75,16 +75,24 @@ def test_jsonl__no_step_or_no_metric(write: Write) -> None:
     assert refused(write(text({"time": 0, "loss": 1.0}))).startswith("no record has a step; the keys are: loss, time")
     assert refused(write(text({"step": 0, "value": 1.0}))).startswith("no record has a loss, grad_norm, lr; the keys")
     assert refused(write(text({"type": "meta", "lr": 0.1}))).startswith("no record has a step")
+    told = '"step" is no whole number in any record: name the step, keys: {step: …} (--key step=…)'
+    assert refused(write(text({"step": 0.5, "loss": 1.0}, {"step": 1.5, "loss": 1.0}))) == told
+    assert refused(write(text({"step": "one", "value": 1.0}))) == told
     assert refused(write("text\n"), format="jsonl") == "no line is a JSON object"
     assert refused(write('{"step": 0'), format="jsonl") == "no line is a JSON object"
 
 
 def test_jsonl__two_names_in_one_record_are_asked_about(write: Write) -> None:
     path = write(text({"step": 0, "loss": 1.0, "train_loss": 2.0}))
-    assert refused(path) == "loss and train_loss could each be the loss: say which, keys: {loss: loss}"
+    assert (
+        refused(path) == "loss and train_loss could each be the loss: say which, keys: {loss: loss} (--key loss=loss)"
+    )
     assert read(path, keys={"loss": "train_loss"}).curves["loss"].values[0] == 2.0
     path = write(text({"step": 0, "global_step": 8, "loss": 1.0}))
-    assert refused(path) == "step and global_step could each be the step: say which, keys: {step: step}"
+    assert (
+        refused(path)
+        == "step and global_step could each be the step: say which, keys: {step: step} (--key step=step)"
+    )
     assert read(path, keys={"step": "global_step"}).curves["loss"].steps[0] == 8
 
 

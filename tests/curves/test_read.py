@@ -67,6 +67,11 @@ def test_read__unknown_format(write: Write) -> None:
         read(write("x"), format="recoder")
 
 
+def test_read__a_format_in_capitals_is_known_by_its_name(write: Write) -> None:
+    with pytest.raises(UsageError, match=r"^format 'CSV' is unknown, did you mean csv\?"):
+        read(write("x"), format="CSV")
+
+
 def test_read__no_format_matches(write: Write) -> None:
     with pytest.raises(UsageError, match=r"no known format \(.*jsonl, .*recorder.*\); it begins 'Traceback"):
         read(write("Traceback (most recent call last):\n"))

@@ -129,7 +129,9 @@ def test_tensorboard__megatron_without_its_twins(save: Save) -> None:
 
 def test_tensorboard__two_losses_are_asked_about(save: Save) -> None:
     path = save(file_of({"loss": {1: 1.0}, "train/loss": {1: 2.0}}))
-    assert refused(path) == "loss and train/loss could each be the loss: say which, keys: {loss: loss}"
+    assert (
+        refused(path) == "loss and train/loss could each be the loss: say which, keys: {loss: loss} (--key loss=loss)"
+    )
     assert read(path, keys={"loss": "train/loss"}).curves["loss"].values.tolist() == [2.0]
 
 
