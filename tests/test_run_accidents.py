@@ -234,3 +234,24 @@ def test_log_lines__of_more_than_a_gigabyte_the_first(tmp_path: Path) -> None:
     lines = log_lines(log, tmp_path)
     assert [next(lines), next(lines)] == ["first", "second"]
     assert sum(1 for _ in lines) < 1 << 18
+
+
+@pytest.mark.slow
+def test_a_leg_that_hangs_after_its_last_step_is_judged_by_its_curve(tmp_path: Path) -> None:
+    hangs = f"{sys.executable} trainer.py {{out}}/metrics.jsonl {{steps}} {{tp}} && sleep 6134"
+    legs = {"tp1": {}, "tp3": {"layout": {"tp": 3}, "command": hangs, "timeout": "15s"}}
+    done = parity("run", suite(tmp_path, legs), "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = result_of(tmp_path / "out")
+    assert [leg["cause"] for leg in result["legs"]] == [None, "hung at teardown"]
+    assert any(note.startswith("tp3 wrote its whole curve and then timed out") for note in result["notes"])
+
+
+@pytest.mark.slow
+def test_a_cause_that_the_status_does_not_tell_is_in_the_summary(tmp_path: Path) -> None:
+    runs_out = [sys.executable, "-c", "raise MemoryError('of tp3')"]
+    legs = {"tp1": {}, "tp3": {"layout": {"tp": 3}, "command": runs_out}}
+    done = parity("run", suite(tmp_path, legs), "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert "tp3 failed (out of memory): MemoryError: of tp3" in done.stdout
+    assert result_of(tmp_path / "out")["legs"][1]["cause"] == "out of memory"
