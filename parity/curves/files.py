@@ -63,7 +63,10 @@ class Files:
         if self.is_folder:
             return b""
         with open_regular(self.source, within=self.within, follow=True) as file:
-            return file.read(_HEAD)
+            try:
+                return file.read(_HEAD)
+            except OSError as error:
+                raise refusal(self.source, f"can't be read: {error.strerror}") from None
 
 
 def find_files(path: StrPath, *, within: StrPath | None = None, limits: Limits | None = None) -> Files:

@@ -48,3 +48,8 @@ def test_find_files__folders_with_too_much_in_them(tmp_path: Path, monkeypatch: 
     for name in "de":
         (tmp_path / "c" / name).write_text("")
     assert refused(tmp_path) == "holds more than 4 files: name the folder of one run, or a file"
+
+
+def test_files__a_disk_that_fails_is_told_as_such() -> None:
+    with pytest.raises(UsageError, match=r"^/proc/self/mem: can't be read: Input/output error$"):
+        find_files("/proc/self/mem").head()
