@@ -46,6 +46,7 @@ class Inputs:
         network: of the container, as `docker run` takes it; `none` unless the legs need one.
         setup: a shell command that is run in the container before the legs.
         timeout: of all legs together, in seconds.
+        cache: a folder outside of the workspace, in which legs are kept for another run of the same commit.
         out: the folder for everything that a run leaves; relative to the workspace.
         comment: when there is one on the pull request.
         status: whether the commit gets one.
@@ -70,6 +71,7 @@ class Inputs:
     network: str = "none"
     setup: str = ""
     timeout: float = 3600.0
+    cache: Path | None = None
     out: Path = Path("parity-out")
     comment: str = "always"
     status: bool = True
@@ -141,6 +143,7 @@ class Inputs:
             network=network,
             setup=get("setup"),
             timeout=_seconds(get("timeout")) if get("timeout") else default.timeout,
+            cache=Path(get("cache")) if get("cache") else None,
             out=Path(get("out")) if get("out") else default.out,
             comment=choice("comment"),
             status=choice("status") == "true",

@@ -35,7 +35,7 @@ sys.path[:] = [str(_HERE.parent), *(path for path in sys.path if os.path.realpat
 
 from entrypoint.commands import defuse, stop_commands, warning  # noqa: E402
 from entrypoint.inputs import InputError, Inputs  # noqa: E402
-from entrypoint.launching import container, leftovers, process, tree  # noqa: E402
+from entrypoint.launching import cache, container, leftovers, process, tree  # noqa: E402
 from entrypoint.launching.engine import program_environment  # noqa: E402
 from entrypoint.launching.findings import ENVIRONMENT, USAGE, LaunchError, one_line, wrong  # noqa: E402
 from entrypoint.launching.keeper import Task, keep  # noqa: E402
@@ -160,6 +160,7 @@ class _Run:
         self.source = Source(env)
         self.folder = out_folder(inputs.out, self.source)
         self.prepared = self.swept = False
+        self.kept: Path | None = None
         self.id = secrets.token_hex(8)
         self.note = Launch(
             suite=one_line(inputs.suite),
@@ -251,7 +252,11 @@ class _Run:
             task = replace(task, home=str(home))
             note.argv = task.argv
             _say(f"legs: run {'in a container' if isolated else 'as processes, not isolated'}, as {ready.why}")
-            ended = self._supervise(task, env, state)
+            try:
+                ended = self._supervise(task, env, state)
+            finally:
+                if self.kept is not None:
+                    cache.close(self.kept)
         note.how, note.exit_code, note.seconds = ended.how, ended.exit_code, round(ended.seconds, 3)
         swept = self._seal()
         code = self._verdict(ended, has_run(run), swept)
@@ -277,6 +282,12 @@ class _Run:
         if owner is not None:
             os.chown(run, owner, owner)
         self.note.user = user
+        environment = container.environment(self.env, self.inputs.network)
+        if self.inputs.cache is not None and self.note.tested_sha is None:
+            _say("cache: not used, as nobody can tell which commit is checked out")
+        elif self.inputs.cache is not None:
+            self.kept = cache.prepare(self.inputs.cache, self.note.tested_sha or "", self.source, owner)
+            environment["PARITY_IMAGE"] = ready.image.digest or ready.image.id
         made = container.Container(
             program=ready.engine.program,
             image=ready.image.name,
@@ -286,11 +297,16 @@ class _Run:
             user=user,
             source=str(self.source.host),
             out=str(host_path(run, self.source)),
-            command=["run", ready.suite, *self._only(), "--out", container.OUT],
+            command=[
+                *("run", ready.suite, *self._only()),
+                *(["--cache", container.CACHE] if self.kept is not None else []),
+                *("--out", container.OUT),
+            ],
+            cache="" if self.kept is None else str(host_path(self.kept, self.source)),
             network=self.inputs.network,
             shm_size=self.inputs.shm_size,
             gpus=ready.gpus,
-            env=container.environment(self.env, self.inputs.network),
+            env=environment,
             hidden=ready.hidden,
             entrypoint=ready.image.entrypoint,
             setup=self.inputs.setup,
@@ -301,6 +317,8 @@ class _Run:
         return task, program_environment(self.env, proxies=False)
 
     def _process(self, ready: Ready, run: Path, home: Path) -> tuple[Task, dict[str, str]]:
+        if self.inputs.cache is not None:
+            _say("cache: not used, as legs that nothing isolates could fill it for other commits")
         stripped = process.environment(self.env, home, self.inputs.gpus)
         python = process.interpreter(self.env, stripped, home)
         return Task(

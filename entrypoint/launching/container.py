@@ -11,10 +11,11 @@ from entrypoint.launching.engine import PROXIES
 from entrypoint.launching.gpus import Gpus
 from entrypoint.launching.setup import with_setup
 
-__all__ = ["LABEL", "OUT", "SOURCE", "Container", "environment"]
+__all__ = ["CACHE", "LABEL", "OUT", "SOURCE", "Container", "environment"]
 
 SOURCE = "/src"
 OUT = "/out"
+CACHE = "/cache"
 LABEL = "org.parity-action"
 """Every container of ours has it; `.run` names the job of a runner, `.launch` the one launch."""
 
@@ -69,6 +70,7 @@ class Container:
         entrypoint: the image's; only used with a setup command, which takes its place.
         setup: a shell command to run before.
         options: more options, as rootless engines need.
+        cache: a further folder that it may write to, as the daemon sees it; none if empty.
     """
 
     program: str
@@ -88,6 +90,7 @@ class Container:
     entrypoint: Sequence[str] = ("parity",)
     setup: str = ""
     options: Sequence[str] = ()
+    cache: str = ""
 
     def argv(self) -> list[str]:
         """The whole command line, word by word; no shell reads it."""
@@ -111,6 +114,8 @@ class Container:
         for name in self.hidden:
             words += ["--mount", _mount("bind", "/dev/null", f"{SOURCE}/{name}", readonly=True)]
         words += ["--mount", _mount("bind", self.out, OUT)]
+        if self.cache:
+            words += ["--mount", _mount("bind", self.cache, CACHE)]
         words += self.gpus.argv()
         for key, value in self.env.items():
             words += ["--env", f"{key}={value}"]
