@@ -21,7 +21,7 @@ from parity.train.options import problems
 __all__ = ["LAUNCHERS", "ROLES", "broken_rules"]
 
 ROLES = ("baseline", "candidate", "control", "repeat", "perturbed", "reference")
-LAUNCHERS = ("PARITY_RUN_ID", "PARITY_LEG", "PARITY_RECORD_DIR", "PARITY_STORE_FD")
+LAUNCHERS = ("PARITY_RUN_ID", "PARITY_LEG", "PARITY_NODE", "PARITY_RECORD_DIR", "PARITY_STORE_FD")
 """Variables by which the launcher tells a leg who it is."""
 
 

@@ -282,5 +282,5 @@ def test_an_embedded_suite_passes_over_nodes(tmp_path: Path) -> None:
     assert "parity: pass · over-nodes" in done.stdout
     leg = RunDirectory(tmp_path / "parity-out").read_leg("tp4")
     assert leg is not None
-    assert leg.command.startswith("srun --nodes=2 --ntasks-per-node=1 torchrun")
+    assert str(leg.command).startswith("srun --nodes=2 --ntasks-per-node=1 torchrun")
     assert {f"legs/tp4/{name}.log" for name in ("node-0", "node-1", "rank-0", "rank-3")} <= set(leg.logs)
