@@ -202,7 +202,7 @@ def _fitted(rows: list[dict[str, Text]], width: int) -> Iterator[Text]:
 def _rate(steps_a_second: float) -> str:
     if steps_a_second < 1:
         return f"{text.seconds(1 / steps_a_second)}/step"
-    return f"{steps_a_second:.3g}/s"
+    return f"{steps_a_second:.3g} steps/s"
 
 
 def _why(event: LegFinished) -> str:

@@ -66,7 +66,20 @@ def test_a_line_tells_state_step_loss_rate_and_time_left() -> None:
             terminal.now += 0.5
             take(LegProgress("tp1", step, 7.0 - step / 4))
         first, second = terminal.frame()
-    assert first.split() == ["tp1", "tp=2", "running", "11/21", "━" * 20, "loss", "4.5", "2/s", "5.0", "s", "left"]
+    assert first.split() == [
+        "tp1",
+        "tp=2",
+        "running",
+        "11/21",
+        "━" * 20,
+        "loss",
+        "4.5",
+        "2",
+        "steps/s",
+        "5.0",
+        "s",
+        "left",
+    ]
     assert second.split() == ["tp2", "tp=2", "waiting", "–/21", "━" * 20]
 
 
@@ -197,7 +210,7 @@ def test_where_no_cursor_moves_there_are_a_few_plain_lines(out: Terminal) -> Non
     assert lines[:3] == [
         "tp1: started, 2 ranks on GPU 0,1",
         "tp1: step 0 loss 2.5",
-        "tp1: step 100 loss 2.5, 10/s, 90.0 s left",
+        "tp1: step 100 loss 2.5, 10 steps/s, 90.0 s left",
     ]
     assert lines[-1] == "tp1: finished in 4.0 s"
     assert len(lines) == 12

@@ -109,13 +109,17 @@ def _describe(comparison: Comparison, gap: Gap, measured: MetricGap) -> str:
     manner = "leans one way" if leaning >= 0.5 else "jitters"
     if grown >= 3:
         manner += f" and grows {number(grown)} times" if np.isfinite(grown) else " and grows from nothing"
-    text = f"{gap.metric} {manner}, signed mean {mean:+.2g}"
+    text = f"{gap.metric} {manner}, signed mean {_signed(mean)}"
     text += f", beyond the {number(allowed)} allowed" if abs(mean) > allowed else f" ({number(allowed)} allowed)"
     for leg in comparison.controls:
         theirs = comparison.gap_of(gap.metric, leg)
         if theirs is not None and theirs.finite[1:].any():
-            text += f"; control {leg.name} {float(theirs.signed[1:][theirs.finite[1:]].mean()):+.2g}"
+            text += f"; control {leg.name} {_signed(float(theirs.signed[1:][theirs.finite[1:]].mean()))}"
     return text
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def _mean_noise(comparison: Comparison, gap: Gap) -> float | None:

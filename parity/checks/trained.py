@@ -22,13 +22,9 @@ def check(comparison: Comparison) -> Outcome:
     if unknown:
         reason = f"{' and '.join(unknown)}: one step of loss and no gradient norm do not tell"
         return Outcome("trained", Kind.COMPARABILITY, Status.NOT_RUN, reason)
-    spreads = " and ".join(f"{leg.name} by {number(_spread(leg))}" for leg in legs if _moves(leg))
-    return Outcome(
-        "trained",
-        Kind.COMPARABILITY,
-        Status.PASS,
-        f"the loss moved, {spreads} relative" if spreads else "the gradient norm is not zero",
-    )
+    spreads = ", ".join(f"{number(_spread(leg))} in {leg.name}" for leg in legs if _moves(leg))
+    said = f"the loss moved, relative to its largest value: {spreads}" if spreads else "the gradient norm is not zero"
+    return Outcome("trained", Kind.COMPARABILITY, Status.PASS, said)
 
 
 def _problems(leg: Leg) -> list[str]:

@@ -70,8 +70,8 @@ def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
         return f"{pair}: no parity check ran."
     rest = f" (also: {', '.join(o.check for o in found[1:])})" if len(found) > 1 else ""
     first = found[0]
-    prefix = "did not run: " if first.status is Status.NOT_RUN else ""
-    return f"{pair}: {first.check} {prefix}{first.reason.rstrip('.')}{rest}."
+    what = f"{first.check} did not run" if first.status is Status.NOT_RUN else first.check
+    return f"{pair}, {what}: {first.reason.rstrip('.')}{rest}."
 
 
 def _closest(outcomes: Sequence[Outcome]) -> str:

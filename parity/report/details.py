@@ -113,7 +113,7 @@ def _worst(comparison: ComparisonResult, metric: MetricResult) -> Iterator[Rende
         ]
         if comparison.beside:
             cells += [text.times(row.times_floor), text.value(row.noise), text.gap(row.noise_relative)]
-        over = row.times_allowed is not None and row.times_allowed > 1
+        over = row.times_allowed is not None and not row.times_allowed <= 1
         table.add(*cells, style="red" if over else "bold" if row.step == metric.worst_step else "")
     yield table
 

@@ -22,6 +22,7 @@ __all__ = [
     "first_screen",
     "line",
     "telling",
+    "worst_first",
     "worst_gap",
     "worst_step",
 ]
@@ -34,7 +35,7 @@ _SENTENCE = 600
 _COMMAND = 300
 # Buckets of the sparkline: as many as a phone has room for beside a number.
 _BARS = 16
-_NO_GRADIENTS = "no gradients were recorded, so no parameter can be named"
+_NO_GRADIENTS = "no gradients were compared, so no parameter can be named"
 # Its gaps are the largest, and what it allows is for their mean.
 _OF_MEANS = "drift"
 
@@ -46,7 +47,8 @@ class Line:
     Attributes:
         comparison: `tp3 against tp1`, printable, not escaped.
         verdict: of it.
-        metric: what was furthest out in units of what was allowed: a curve, `gradients`, `updates`.
+        metric: what was furthest out in units of what was allowed: a curve, `gradients`, `updates`; or the check
+            that makes the verdict, where that is no gap.
         worst_step: where.
         gap: there, relative to the baseline.
         allowed: there.
@@ -115,6 +117,11 @@ def telling(result: Result) -> ComparisonResult | None:
     return next(same, next(iter(result.comparisons), None))
 
 
+def worst_first(comparisons: Sequence[ComparisonResult]) -> list[ComparisonResult]:
+    """By verdict; those of one verdict as they stood."""
+    return sorted(comparisons, key=lambda one: -Verdict(one.verdict).severity)
+
+
 def worst_gap(comparison: ComparisonResult) -> GapResult | None:
     """The largest deviation in units of what was allowed there; the first one that is not finite, if any."""
     broken = [gap for one in comparison.metrics if (gap := _not_finite(one)) is not None]
@@ -163,11 +170,11 @@ def _shown(
     comparisons: Sequence[ComparisonResult],
 ) -> tuple[Sequence[ComparisonResult], Sequence[ComparisonResult]]:
     """Those that get a row, and the others; of many, the ones that pass are a line together."""
-    worst_first = sorted(comparisons, key=lambda one: -Verdict(one.verdict).severity)
-    if len(worst_first) <= _ROWS:
-        return worst_first, []
-    rows = max(1, min(_ROWS - 1, sum(one.verdict != "pass" for one in worst_first)))
-    return worst_first[:rows], worst_first[rows:]
+    ones = worst_first(comparisons)
+    if len(ones) <= _ROWS:
+        return ones, []
+    rows = max(1, min(_ROWS - 1, sum(one.verdict != "pass" for one in ones)))
+    return ones[:rows], ones[rows:]
 
 
 def line(comparison: ComparisonResult) -> Line:
@@ -177,8 +184,9 @@ def line(comparison: ComparisonResult) -> Line:
     curves = {one.metric: one for one in comparison.metrics}
     curve = curves.get(gap.metric if gap else "", next(iter(comparison.metrics), None))
     drawn = (plain(curve.metric), text.sparkline(curve.chart.gap, _BARS)) if curve else ("", "")
-    if gap is None:
-        return Line(who, comparison.verdict, curve=drawn[0], sparkline=drawn[1])
+    if gap is None or _within_all(comparison, gap):
+        # A table that names a gap for the reason of a verdict that has none would mislead.
+        return Line(who, comparison.verdict, _decides(comparison), curve=drawn[0], sparkline=drawn[1])
     return Line(
         comparison=who,
         verdict=comparison.verdict,
@@ -191,6 +199,15 @@ def line(comparison: ComparisonResult) -> Line:
         curve=drawn[0],
         sparkline=drawn[1],
     )
+
+
+def _within_all(comparison: ComparisonResult, worst: GapResult) -> bool:
+    """Whether what makes the verdict is no gap: the largest is within what is allowed, and it is no pass."""
+    return comparison.verdict != "pass" and worst.times_allowed is not None and worst.times_allowed <= 1
+
+
+def _decides(comparison: ComparisonResult) -> str:
+    return plain(next(iter(comparison.deciding), "–"))
 
 
 def _who(comparison: ComparisonResult) -> str:
@@ -224,7 +241,7 @@ def _divergence(result: Result) -> str:
     if first is None and result.verdict == "pass":
         return f"none; {_within(result.comparisons)}"
     who = f" ({_who(about)})" if len(result.comparisons) > 1 else ""
-    where = f"step {first[0]}, {plain(first[1])}" if first else "none"
+    where = f"step {first[0]}, {plain(first[1])}" if first else f"none; the verdict is that of {_decides(about)}"
     return f"{where}{who}; {_parameters(about)}"
 
 
@@ -234,7 +251,7 @@ def _within(comparisons: Sequence[ComparisonResult]) -> str:
         return "every parameter is within what is allowed"
     if not judged:
         return _NO_GRADIENTS
-    return f"gradients were recorded in {judged} of {len(comparisons)} comparisons, every parameter within"
+    return f"gradients were compared in {judged} of {len(comparisons)} comparisons, every parameter within"
 
 
 def _first_beyond(comparison: ComparisonResult) -> tuple[int, str] | None:

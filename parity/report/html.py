@@ -12,13 +12,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from parity.checks.outcome import Verdict
 from parity.plain import plain
 from parity.report import figures, text
 from parity.report.figures import Figure
-from parity.report.first_screen import first_screen, worst_gap
+from parity.report.first_screen import first_screen, worst_first, worst_gap
 from parity.report.holdings import holdings
-from parity.report.legs import state
+from parity.report.legs import environment, layout, state
 from parity.result import ComparisonResult, LegResult, Result
 
 __all__ = ["render_html"]
@@ -54,8 +53,8 @@ def render_html(result: Result) -> str:
         drawn[name] = figure
         return name, figure
 
-    worst_first = sorted(result.comparisons, key=lambda one: -Verdict(one.verdict).severity)
-    comparisons = [_comparison(one, result, place) for one in worst_first[:_MOST_COMPARISONS]]
+    shown = worst_first(result.comparisons)[:_MOST_COMPARISONS]
+    comparisons = [_comparison(one, result, place) for one in shown]
     curves = [place(figure) for figure in figures.curves(result)]
     names = figures.leg_names(result)
     code = Markup(_file("templates/report.js"))  # noqa: S704  ours
@@ -99,7 +98,7 @@ def _worst(one: ComparisonResult) -> str:
 
 
 def _environment() -> Environment:
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("parity.report"),
         undefined=StrictUndefined,
         autoescape=True,
@@ -107,17 +106,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
+    made.filters.update(
         gap=text.gap,
+        layout=layout,
         log=_log,
+        memory=text.memory,
         percent=text.percent,
         ratio=text.ratio,
         seconds=text.seconds,
         state=state,
         times=text.times,
     )
-    environment.globals["mark"] = _MARKS
-    return environment
+    made.globals["mark"] = _MARKS
+    return made
 
 
 def _finished(value: object) -> object:
@@ -151,9 +152,8 @@ def _json(value: Any) -> Markup:
 
 def _side_by_side(legs: Sequence[LegResult]) -> list[tuple[str, list[str], bool]]:
     """What the legs recorded of their environment, a row a key, and whether it differs; what differs comes first."""
-    keys = dict.fromkeys(key for leg in legs for key, value in leg.environment.items() if not isinstance(value, dict))
     rows = []
-    for key in keys:
-        values = [str(leg.environment[key]) if key in leg.environment else "–" for leg in legs]
-        rows.append((key, values, len(set(values)) > 1))
-    return sorted(rows, key=lambda row: not row[2])[:_MOST_ROWS]
+    for fact in environment(legs)[:_MOST_ROWS]:
+        known = {name: value for value, names in fact.values for name in names}
+        rows.append((fact.name, [known.get(leg.name, "–") for leg in legs], fact.differs))
+    return rows

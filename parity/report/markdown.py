@@ -10,7 +10,7 @@ from parity.checks.outcome import Verdict
 from parity.checks.words import plural
 from parity.report import legs, text
 from parity.report.chart import draw
-from parity.report.first_screen import first_screen, line
+from parity.report.first_screen import first_screen, line, worst_first
 from parity.report.sections import tidy
 from parity.result import ComparisonResult, Result
 
@@ -85,7 +85,7 @@ def render_markdown(result: Result) -> str:
             screen=screen,
             result=result,
             left_out=caps.left_out,
-            every_row=[line(one) for one in _worst_first(result.comparisons)] if screen.others else [],
+            every_row=[line(one) for one in worst_first(result.comparisons)] if screen.others else [],
             detailed=detailed,
             drawings=[(one, drawing) for one in detailed if (drawing := draw(one))],
             passing=[(one, _counted(one)) for one in result.comparisons if one not in detailed],
@@ -100,10 +100,6 @@ def render_markdown(result: Result) -> str:
         )
     )
     return tidy(report)
-
-
-def _worst_first(comparisons: Sequence[ComparisonResult]) -> list[ComparisonResult]:
-    return sorted(comparisons, key=lambda one: -Verdict(one.verdict).severity)
 
 
 def _counted(comparison: ComparisonResult) -> str:

@@ -35,7 +35,7 @@ def test_a_gap_at_the_first_step_is_a_wrong_forward_and_named_first() -> None:
     assert forward.gaps[0].worst == pytest.approx(4.4e-5)
     text = summary(comparison, run_checks(comparison))
     assert text.startswith(
-        "tp3 against tp1: forward the loss already differs by 4.4e-05 at step 0, before any update"
+        "tp3 against tp1, forward: the loss already differs by 4.4e-05 at step 0, before any update"
     )
 
 

@@ -40,7 +40,7 @@ def test_another_start_keeps_later_checks_from_judging_and_is_inconclusive() -> 
     outcomes = run_checks(pair)
     assert of_outcomes(outcomes) is Verdict.INCONCLUSIVE
     assert next(one for one in outcomes if one.check == "gradients").status is Status.NOT_RUN
-    assert summary(pair, outcomes).startswith("tp3 against base: initial_state other initial values of 1 parameter")
+    assert summary(pair, outcomes).startswith("tp3 against base, initial_state: other initial values of 1 parameter")
 
 
 def with_ranks(change: Callable[[Any], Any]) -> Comparison:

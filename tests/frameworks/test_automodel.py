@@ -93,7 +93,7 @@ def test_a_layer_routed_by_token_id_on_the_second_stage_fails_at_the_first_step(
 ) -> None:
     ran = framework("automodel").run("automodel/deepseek-v4-4-layers", out=tmp_path / "out")
     assert ran.exit_code == 1, ran.text
-    assert ran.result.summary.startswith("pp2 against one: forward the loss already differs by 3.")
+    assert ran.result.summary.startswith("pp2 against one, forward: the loss already differs by 3.")
     assert {ran.statuses()[check] for check in ("initial_state", "same_data", "layout", "replicas")} == {"pass"}
     assert 1e-5 < peak(ran, "forward") < 1e-4  # 3.8e-5; the same layers on two ranks without stages: 8.3e-8
     loss = ran.outcome("loss").gaps[0]
@@ -106,7 +106,7 @@ def test_a_layer_routed_by_token_id_on_the_second_stage_fails_at_the_first_step(
 def test_routing_biases_that_each_rank_moves_by_itself_are_replicas_that_part(framework: Get, tmp_path: Path) -> None:
     ran = framework("automodel").run("automodel/ep1-routing-bias", out=tmp_path / "out")
     assert ran.exit_code == 1, ran.text
-    assert ran.result.summary.startswith("ep1 against one: replicas ep1: after step 0 replicas differ of ")
+    assert ran.result.summary.startswith("ep1 against one, replicas: ep1: after step 0 replicas differ of ")
     replicas = ran.outcome("replicas").reason
     for layer in (3, 4, 5):  # those that are not routed by token id
         assert f"model.layers.{layer}.mlp.gate.e_score_correction_bias (rank 0 against 1)" in replicas
@@ -124,7 +124,7 @@ def test_routing_biases_that_each_rank_moves_by_itself_are_replicas_that_part(fr
 def test_norms_that_nobody_initialised_are_not_finite_from_the_first_step(framework: Get, tmp_path: Path) -> None:
     ran = framework("automodel").run("automodel/uninitialised-compressor", out=tmp_path / "out")
     assert ran.exit_code == 1, ran.text
-    assert ran.result.summary.startswith("from-config against initialised: finite from-config alone has NaN")
+    assert ran.result.summary.startswith("from-config against initialised, finite: from-config alone has NaN")
     assert "loss at 5 steps (0–4)" in ran.outcome("finite").reason
     # Every other weight is the same to the last bit.
     start = ran.outcome("initial_state").reason

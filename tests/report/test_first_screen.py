@@ -37,8 +37,8 @@ def test_of_a_failed_comparison_the_worst_step_the_first_beyond_and_the_paramete
 
 
 def test_without_gradients_no_parameter_is_named_and_it_says_why() -> None:
-    assert first_screen(result(LOSS)).divergence == ("none; no gradients were recorded, so no parameter can be named")
-    assert first_screen(result(LOSS * 1.01)).divergence.startswith("step 0, loss; no gradients were recorded")
+    assert first_screen(result(LOSS)).divergence == ("none; no gradients were compared, so no parameter can be named")
+    assert first_screen(result(LOSS * 1.01)).divergence.startswith("step 0, loss; no gradients were compared")
 
 
 def test_of_many_comparisons_those_that_pass_are_a_line_together() -> None:

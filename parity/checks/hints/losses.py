@@ -183,10 +183,11 @@ def forward(facts: Facts) -> Hint | None:
                 " samples; looks like another start or other data, or a forward that is slightly wrong",
             )
         return None
-    causes = [f"under {axis}, {_FORWARD[axis]}" for axis in axes[:2]]
+    causes = [f"under {axis}: {_FORWARD[axis]}" for axis in axes[:2]]
     if not causes:
         return None
-    return Hint("loss", f"{off}, with the same weights and samples; looks like {'; or '.join(causes)}")
+    cause = "; or ".join(causes)
+    return Hint("loss", f"{off}, with the same weights and samples; looks like what goes wrong {cause}")
 
 
 def constant_logged(facts: Facts, metric: str) -> str:
