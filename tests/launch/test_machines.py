@@ -180,7 +180,7 @@ def parity(folder: Path, *words: str) -> "subprocess.Popen[str]":
 def test_an_embedded_suite_passes_over_two_machines(tmp_path: Path) -> None:
     write_suite(tmp_path)
     with parity(tmp_path, "--node-rank", "1") as other, parity(tmp_path, "--node-rank", "0") as first:
-        said = first.communicate(timeout=300)[0]
+        said = first.communicate(timeout=500)[0]
         assert first.returncode == 0, said
         assert other.wait(120) == 0
     assert "parity: pass · over-machines" in said
