@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from parity.launch import Event, LegEnd, LegFinished, LegProgress
+from parity.result import LegResult
 from parity.rundir import RunDirectory, Snapshot
 from parity.stopping import Stopping
 from parity.suite import Suite
@@ -31,14 +32,18 @@ SUITE: dict[str, Any] = {
 }
 
 
-def stopping(tmp_path: Path, losses: dict[str, float], **changes: Any) -> Stopping:
-    """A run of which each leg has written its first loss."""
+def stopping(tmp_path: Path, losses: dict[str, float], earlier: tuple[str, ...] = (), **changes: Any) -> Stopping:
+    """A run of which each leg has written its first loss; `earlier` ones did not run, but were there before."""
     suite = Suite.model_validate({**SUITE, **changes})
     directory, _ = RunDirectory.create(tmp_path / "out", keep=False, legs=[])
     for name, loss in losses.items():
         directory.write(f"legs/{name}/m.jsonl", json.dumps({"step": 0, "loss": loss}) + "\n")
     snapshot = Snapshot(run_id=RUN, reproduce="", device="cpu", suite=suite)
-    return Stopping(directory, snapshot, {name: f"legs/{name}/m.jsonl" for name in losses})
+    sources = {name: f"legs/{name}/m.jsonl" for name in losses}
+    there = {
+        name: LegResult(name=name, run_id="another", status="finished", source=sources.pop(name)) for name in earlier
+    }
+    return Stopping(directory, snapshot, sources, there)
 
 
 def begun(name: str, loss: float | None = 1.0) -> Event:
@@ -155,3 +160,8 @@ def test_a_run_ends_a_wrong_candidate_and_says_what_that_saved(tmp_path: Path) -
     assert 'errors="0"' in (out / "junit.xml").read_text()
     again = parity("compare", "parity-out", cwd=tmp_path)
     assert again.returncode == 1
+
+
+def test_a_baseline_that_was_there_before_the_run_is_one_to_be_held_against(tmp_path: Path) -> None:
+    watch = stopping(tmp_path, {"a": RIGHT, "b": WRONG}, earlier=("a",))
+    assert ended(watch, begun("b")) == ["b"]
