@@ -1,6 +1,7 @@
 """JSON objects from lines of text, whatever else the lines hold."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 from parity.curves.notes import Notes
@@ -35,6 +36,12 @@ def _object(pairs: list[tuple[str, object]]) -> Record:
 # object cut in two over two lines, would then be read as if it were right. Not strict, so that a tab inside
 # a string does not cost the record. NaN, Infinity and -Infinity are read, as Python writes them.
 _decode = json.JSONDecoder(object_pairs_hook=_object, strict=False).raw_decode
+# As a format string writes them, and C's library on Windows. A loss that is NaN must not be lost with its line.
+_NOT_FINITE = re.compile(
+    r"(?<=[:,\[ ])(?P<sign>[-+]?)"
+    r"(?:(?P<nan>nan(?:\(\w*\))?|1\.#(?:QNAN|SNAN|IND))|inf(?:inity)?|1\.#INF)(?=\s*[,}\]])",
+    re.IGNORECASE,
+)
 
 
 def objects(lines: Iterator[str], notes: Notes) -> Iterator[tuple[list[Record], Sequence[int]]]:
@@ -112,8 +119,13 @@ def _one(text: str) -> Record | None:
     try:
         record, end = _decode(text)
     except (ValueError, RecursionError):  # ValueError also for an integer of thousands of digits
-        return None
+        spelled = _NOT_FINITE.sub(_as_json, text)
+        return None if spelled == text else _one(spelled)
     return record if end == len(text) and isinstance(record, dict) else None
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return "NaN" if found["nan"] else "-Infinity" if found["sign"] == "-" else "Infinity"
 
 
 def _broken(line: int, notes: Notes) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from parity.checks.words import plural
 from parity.inspection import InspectedFile, MetricSeen
 from parity.plain import plain
 from parity.report import text
@@ -69,7 +70,7 @@ def _odd(metric: MetricSeen) -> Iterable[str]:
     if metric.infinite:
         yield f"infinite at {metric.infinite} of {metric.count} steps"
     if metric.missing_count:
-        yield f"without a value at {metric.missing_count} steps of the log: {metric.missing}"
+        yield f"without a value at {plural(metric.missing_count, 'step')} of the log: {metric.missing}"
     if metric.conflicts:
         yield f"several values, of which the first is taken: {'; '.join(metric.conflicts[:3])}" + (
             f" and {len(metric.conflicts) - 3} more" if len(metric.conflicts) > 3 else ""

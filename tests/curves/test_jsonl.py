@@ -153,3 +153,20 @@ def test_jsonl__what_a_hostile_log_says_is_made_plain(write: Write) -> None:
     line = refused(write(json.dumps({"step": 0, key: 1.0})))
     assert line.isprintable()
     assert len(line) < 500
+
+
+@pytest.mark.parametrize(
+    ("spelled", "number"),
+    [
+        *((one, math.nan) for one in ("nan", "-nan", "NAN", "nan(ind)", "-nan(ind)", "1.#QNAN", "-1.#IND")),
+        *((one, math.inf) for one in ("inf", "+inf", "INF", "infinity", "1.#INF")),
+        ("-inf", -math.inf),
+    ],
+)
+def test_jsonl__a_loss_that_a_format_string_spelled_as_no_json_is_not_lost_with_its_line(
+    spelled: str, number: float, write: Write
+) -> None:
+    log = f'{{"step": 0, "loss": 1.5}}\n{{"step": 1, "loss": {spelled}, "note": "nan, {{}}"}}\n'
+    curve = read(write(log + '{"step": 2, "loss":1.25}\n')).curves["loss"]
+    assert curve.steps.tolist() == [0, 1, 2]
+    assert curve.values[1] == number or (math.isnan(number) and math.isnan(curve.values[1]))
