@@ -150,6 +150,7 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
         update={
             "format": curves.format,
             "environment": {**leg.environment, **curves.environment},
+            "peak_memory": records.peak_memory if records else None,
             "notes": [note.text for note in curves.notes] + odd + unseen,
         }
     )

@@ -235,7 +235,11 @@ class LegResult(Model):
         default=None,
         description="Of a leg that was stopped: what was left of it, if it took as long as its baseline.",
     )
-    peak_memory: int | None = Field(default=None, description="Bytes, the most that any process of it ever held.")
+    peak_memory: int | None = Field(
+        default=None,
+        description="Bytes, the most that any rank said it held at once: allocated by torch on its accelerator, or of"
+        " the host's memory where it has none.",
+    )
     samples: int | None = Field(default=None, description="Rows that rank 0 trained on at its first step.")
     micro_batches: int | None = Field(default=None, description="In how many pieces.")
     leftovers: int = Field(default=0, description="Processes that had to be ended after the leg's own end.")

@@ -112,6 +112,15 @@ def test_how_a_leg_ended_and_what_it_left(tmp_path: Path, leg: dict[str, Any], v
     assert said in " ".join([result.summary, *result.notes])
 
 
+def test_the_peak_memory_that_a_leg_recorded_is_in_its_result(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path)
+    for name in ("a", "b"):
+        leave(directory, name, perturbed=[None], peak_memory=1)  # whatever leg.json says
+    record = directory.leg("b") / "rank-0.jsonl"
+    record.write_text(record.read_text().replace('"end",', '"end", "peak_memory": 3000,'))
+    assert [leg.peak_memory for leg in judged(directory).legs] == [None, 3000]
+
+
 def test_a_leg_that_was_never_run_is_inconclusive_and_named(tmp_path: Path) -> None:
     directory = run_directory(tmp_path)
     leave(directory, "a")
@@ -235,7 +244,7 @@ def test_of_two_comparisons_the_worse_decides(tmp_path: Path) -> None:
     result = judged(directory)
     assert [one.verdict for one in result.comparisons] == ["pass", "fail"]
     assert result.verdict == "fail"
-    assert result.summary.startswith("c against a: forward")
+    assert result.summary.startswith("c against a, forward: ")
 
 
 def test_a_snapshot_written_and_read_is_the_same_suite(tmp_path: Path) -> None:

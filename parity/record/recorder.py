@@ -3,7 +3,9 @@
 import contextlib
 import faulthandler
 import os
+import resource
 import signal
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -291,7 +293,7 @@ class Recorder:
 
             lines = [compact(one) for one in final_lines(self._observer)]
         self._detach()
-        self._write(*lines, line("end", steps=steps, time=time.time()))
+        self._write(*lines, line("end", steps=steps, peak_memory=_peak_memory(), time=time.time()))
 
     def _detach(self) -> None:
         if self._observer is not None:
@@ -307,6 +309,18 @@ class Recorder:
             )
         append(self.path, lines, replace=not self._begun)
         self._begun = True
+
+
+def _peak_memory() -> int:
+    """Bytes, the most at once: what torch had allocated on this process's accelerator, or what the process held in
+    the host's memory if it uses none."""
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu", "npu"):
+        device = getattr(torch, name, None)
+        if device is not None and device.is_initialized():
+            return int(device.max_memory_allocated())
+    # KiB but on macOS: getrusage(2).
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
 def _show_stacks_when_asked() -> None:

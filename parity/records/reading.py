@@ -123,6 +123,10 @@ class _Traits(_Line):
     traits: dict[Annotated[str, Field(max_length=1000)], Annotated[str, Field(max_length=200)]]
 
 
+class _End(_Line):
+    peak_memory: int | None = Field(default=None, ge=0, lt=1 << 63)
+
+
 _KINDS: dict[str, type[_Line]] = {
     "start": _Start,
     "model": _Model,
@@ -134,7 +138,7 @@ _KINDS: dict[str, type[_Line]] = {
     "watched": _Watched,
     "buffers": _Buffers,
     "final": _Final,
-    "end": _Line,
+    "end": _End,
 }
 
 
@@ -210,6 +214,7 @@ def _record(source: str, lines: dict[str, list[Any]]) -> RankRecord:
         final=_hashes(source, lines["final"][-1].hashes, parameters, "parameters") if lines["final"] else (),
         final_buffers=_hashes(source, final, buffers, "buffers") if (final := _final_buffers(lines)) else (),
         ended=bool(lines["end"]),
+        peak_memory=lines["end"][-1].peak_memory if lines["end"] else None,
         run_id=start.run_id,
         leg=start.leg,
         grad_norms={one.step: one.grad_norm for one in lines["step"] if one.grad_norm is not None},

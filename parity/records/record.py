@@ -125,6 +125,7 @@ class RankRecord:
         final, final_buffers: state hash of each part and each buffer after the last step, or None where it was not
             taken; empty if none was.
         ended: whether it said that it reached its end.
+        peak_memory: bytes, the most that it held at once, where it said so at its end.
         run_id, leg: of the run and leg that it says it belongs to.
         traits: how modules really computed, by name, where a layout must not change it.
         has_model: whether the file describes a model at all.
@@ -151,6 +152,7 @@ class RankRecord:
     final: tuple[int | None, ...] = ()
     final_buffers: tuple[int | None, ...] = ()
     ended: bool = True
+    peak_memory: int | None = None
     run_id: str | None = None
     leg: str | None = None
     traits: Mapping[str, str] = field(default_factory=dict)
@@ -187,6 +189,11 @@ class LegRecords:
     def environment(self) -> Mapping[str, object]:
         """What the first rank said."""
         return self.ranks[0].environment if self.ranks else {}
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The most of all ranks."""
+        return max((rank.peak_memory for rank in self.ranks if rank.peak_memory is not None), default=None)
 
     @property
     def has_model(self) -> bool:

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +41,19 @@ def test_a_whole_leg_is_one_line_per_event(tmp_path: Path) -> None:
         "environment": {"torch": "2.13.0", "layout": {"tp": 3}},
     }
     assert step == {"kind": "step", "step": 0, "loss": 6.28, "grad_norm": 3.2, "lr": 0.001}
+    assert 1 << 22 < end.pop("peak_memory") < 1 << 40
     assert end == {"kind": "end", "steps": 1}
+
+
+def test_peak_memory_is_the_accelerators_where_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = SimpleNamespace(is_initialized=lambda: False)
+    busy = SimpleNamespace(is_initialized=lambda: True, max_memory_allocated=lambda: 5 << 30)
+    for number, torch in enumerate((SimpleNamespace(cuda=busy), SimpleNamespace(cuda=idle, npu=busy))):
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        rec = recorder(tmp_path, RANK=str(number))
+        rec.end(0)
+        (end,) = lines(tmp_path / f"rank-{number}.jsonl")
+        assert end["peak_memory"] == 5 << 30
 
 
 def test_without_a_launcher_rank_and_run_have_defaults(tmp_path: Path) -> None:

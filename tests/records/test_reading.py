@@ -50,6 +50,15 @@ def test_everything_that_the_recorder_writes_is_read(tmp_path: Path) -> None:
     assert records.sketches("gradients", 0)["w"].tolist() == list(range(64))
 
 
+def test_the_peak_memory_of_a_leg_is_that_of_the_rank_that_held_the_most(tmp_path: Path) -> None:
+    for rank, peak in enumerate((None, 7 << 20, 5 << 20)):
+        written(tmp_path, {**START, "rank": rank}, {"kind": "end", "steps": 1, "peak_memory": peak}, rank=rank)
+    records, notes = read(tmp_path)
+    assert notes == []
+    assert records is not None
+    assert records.peak_memory == 7 << 20
+
+
 def test_hashes_of_buffers_are_read_in_the_order_of_the_buffers(tmp_path: Path) -> None:
     bias, table = ({**PART, "name": name} for name in ("bias", "table"))
     model = {**MODEL, "buffers": [bias, table]}
@@ -146,6 +155,7 @@ def test_ranks_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
         ({**MODEL, "parameters": [{**PART, "hash": "xyz"}]}, "line 2: parameters.0.hash"),
         ({**MODEL, "parameters": 3}, "line 2: parameters"),
         ({**START, "world_size": 0}, "line 2: world_size"),
+        ({"kind": "end", "peak_memory": -1}, "line 2: peak_memory"),
         ({**GRADIENTS, "norms": [1.0, 2.0]}, "not as many numbers as there are parameters"),
         ({**GRADIENTS, "sketch": "AAAA"}, "its sketch is not 1 rows of 64 numbers"),
         ({**GRADIENTS, "sketch": "?"}, "its sketch is not 1 rows of 64 numbers"),
