@@ -104,6 +104,7 @@ picture: $(VENV)/.installed-dev ## draw the pictures in the README, the first fr
 	@$(BIN)/python -m tests.picture parity-out/result.json docs/report.svg
 	@$(BIN)/parity run embedded/tensor-parallel-cut-by-rows --out parity-out.cut >/dev/null || test $$? = 1
 	@$(BIN)/python -m tests.picture parity-out.cut/result.json docs/report.png
+	@$(BIN)/python -m tests.picture parity-out.cut/report.md docs/comment.png
 
 lock: ## pin what pyproject.toml asks for, in a new environment
 	@rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
