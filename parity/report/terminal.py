@@ -26,8 +26,8 @@ def render_terminal(result: Result, console: Console, where: str | None = None) 
     lines: list[Text | Columns] = [Text.assemble(*title), Text(screen.sentence)]
     lines += [_table(screen)] if screen.rows else []
     lines += [Text(screen.others)] if screen.others else []
-    named = {"first divergence": screen.divergence, "reproduce": screen.reproduce, "tested": screen.tested}
-    lines += [Text.assemble((f"{name}: ", "dim"), line) for name, line in named.items() if line]
+    named = {"first divergence: ": screen.divergence, "reproduce: ": screen.reproduce, "": screen.tested}
+    lines += [Text.assemble((name, "dim"), line) for name, line in named.items() if line]
     lines += [Text(plain(note), style="dim") for note in result.notes[:_NOTES]]
     if len(result.notes) > _NOTES:
         lines.append(Text(f"{len(result.notes) - _NOTES} more notes are in the report", style="dim"))
