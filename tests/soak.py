@@ -31,7 +31,7 @@ LAST = 50  # the latest step after which a rank is killed: early enough to find 
 BUSY = (
     "import sys; from parity.launch.linux import die_with_parent; die_with_parent(int(sys.argv[1]))\nwhile True: pass"
 )
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,11 @@ def run(suite: str, victim: Victim, out: Path) -> list[str] | None:
     """
     words = [sys.executable, "-m", "parity", "run", f"embedded/{suite}", "--steps", str(STEPS), "--out", str(out)]
     parity = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    killed = _kill(victim, out, parity)
-    said, _ = parity.communicate(timeout=PATIENCE)
+    try:
+        killed = _kill(victim, out, parity)
+        said, _ = parity.communicate(timeout=PATIENCE)
+    finally:
+        parity.kill()  # nothing, where it has ended
     return _wrong(victim, out, parity.returncode, said) if killed else None
 
 
