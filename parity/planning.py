@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from parity.errors import UsageError
@@ -42,13 +42,14 @@ def needs(suite: Suite, names: Sequence[str], device: str, times: Expected) -> l
     return [Need(name, slots[name], device != "cpu", times.times[name], name in early) for name in names]
 
 
-def planned(suite: Suite, device: str, slots: Slots, times: Expected) -> Plan:
-    """The schedule of the legs that comparisons need.
+def planned(suite: Suite, device: str, slots: Slots, times: Expected, there: Collection[str] = ()) -> Plan:
+    """The schedule of the legs that comparisons need, but for those that are there already.
 
     Raises:
         DeviceError: a leg needs more slots than there are.
     """
-    return Plan(suite, device, times, packed(needs(suite, suite.compared(), device, times), slots))
+    names = [name for name in suite.compared() if name not in there]
+    return Plan(suite, device, times, packed(needs(suite, names, device, times), slots))
 
 
 def as_matrix(suite: Suite, times: Expected) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parity.cache import Cache
     from parity.cache.inputs import Inputs
 
-__all__ = ["Run", "check_only", "check_whole", "choose_device", "leg_plan", "prepare", "run"]
+__all__ = ["Run", "check_only", "check_whole", "choose_device", "inputs_of", "leg_plan", "prepare", "run"]
 
 
 # The logs that are ours; a leg may leave any others.
@@ -154,7 +154,7 @@ def prepare(
         raise UsageError("launcher: torchrun: say which machine this is, with --node-rank 0 on the first")
     takes = needs(suite, names, device, expected(suite, names, durations or out))
     if cache is not None:
-        cache.look(suite, names, lambda: _inputs(suite, device, slots, folder, suite_dir, cache.without))
+        cache.look(suite, names, lambda: inputs_of(suite, device, slots, folder, suite_dir, cache.without))
     directory, moved = RunDirectory.create(out, keep=keep, legs=names)
     snapshot = Snapshot(run_id=new_run_id(), reproduce=reproduce, device=device, suite=suite)
     directory.write("suite.json", snapshot.model_dump_json(indent=1) + "\n")
@@ -172,9 +172,10 @@ def prepare(
     return made, (*filter(None, notes), *(cache.told() if cache is not None else ()))
 
 
-def _inputs(
+def inputs_of(
     suite: Suite, device: str, slots: Slots, folder: Path, suite_dir: Path, without: Sequence[Path]
 ) -> "Inputs":
+    """What legs depend on, as it is now; arguments as of `parity.cache.inputs.Inputs`."""
     from parity.cache.inputs import Inputs
 
     return Inputs(suite, device=device, slots=slots, folder=folder, suite_dir=suite_dir, path=_PATH, without=without)

@@ -5,8 +5,10 @@ from pathlib import Path
 import click
 
 from parity.commands.suites import (
+    cache_options,
     devices_option,
     durations_option,
+    folder_of,
     override_options,
     overrides,
     slots_option,
@@ -18,6 +20,7 @@ __all__ = ["plan"]
 
 @click.command()
 @click.argument("suite", default="parity.yml")
+@cache_options
 @override_options
 @slots_option
 @devices_option
@@ -25,6 +28,8 @@ __all__ = ["plan"]
 @click.option("--matrix", is_flag=True, help="Print JSON for a GitHub matrix, a job for each leg, instead.")
 def plan(
     suite: str,
+    cache: Path | None,
+    no_cache: bool,
     steps: int | None,
     seed: int | None,
     device: str | None,
@@ -38,17 +43,28 @@ def plan(
     How long a leg takes is known from an earlier run: in `parity-out`, or where --durations says.
     """
     from parity.planning import as_matrix, as_text, planned
-    from parity.run import choose_device
+    from parity.run import choose_device, inputs_of
     from parity.schedule import Slots
     from parity.schedule.expected import expected
     from parity.suite import load
 
-    loaded = load(suite_path(suite), overrides(steps=steps, seed=seed, device=device))
+    path = suite_path(suite)
+    loaded = load(path, overrides(steps=steps, seed=seed, device=device))
     times = expected(loaded, loaded.compared(), durations or Path("parity-out"))
     if matrix:  # other machines will run it
         click.echo(as_matrix(loaded, times))
         return 0
     room = Slots.here(slots, devices)
     chosen, note = choose_device(loaded, loaded.compared(), room)
-    click.echo(as_text(planned(loaded, chosen, room, times)) + (f"{note}\n" if note else ""), nl=False)
+    there, notes = list[str](), [note] if note else []
+    if cache is not None and not no_cache:
+        from parity.cache import Cache
+
+        kept, folder, suite_dir = Cache(cache, path), folder_of(path), path.parent.absolute()
+        there = kept.look(
+            loaded, loaded.compared(), lambda: inputs_of(loaded, chosen, room, folder, suite_dir, kept.without)
+        )
+        notes += [*kept.told(), *([f"from the cache, so not run: {', '.join(there)}"] if there else [])]
+    text = as_text(planned(loaded, chosen, room, times, there))
+    click.echo(text + "".join(f"{one}\n" for one in notes), nl=False)
     return 0

@@ -62,6 +62,11 @@ class Project:
         self.ran.unlink(missing_ok=True)
         self.outs.append(self.path / f"out-{len(self.outs)}")
         words = ("run", "--out", self.outs[-1], *(["--cache", self.cache] if cache else []), *words)
+        self.call(*words, expected=expected, **env)
+        return sorted(self.ran.read_text().split()) if self.ran.exists() else []
+
+    def call(self, *words: object, expected: int = 0, **env: str) -> None:
+        """Have the command line do something; what it prints is in `said`."""
         with self._monkeypatch.context() as patch:
             patch.chdir(self.path)
             for name, value in env.items():
@@ -71,7 +76,6 @@ class Project:
         said = self._capsys.readouterr()
         self.said = said.out + said.err
         assert ended.value.code == expected, self.said
-        return sorted(self.ran.read_text().split()) if self.ran.exists() else []
 
     def result(self) -> dict[str, Any]:
         result: dict[str, Any] = json.loads((self.outs[-1] / "result.json").read_text())
@@ -147,6 +151,16 @@ def test_a_leg_that_is_a_candidate_anywhere_is_never_kept(project: Project) -> N
     assert project.run() == ["a", "b", "c"]
     assert len(project.entries()) == 1
     assert project.run() == ["b", "c"]
+
+
+def test_a_plan_tells_which_legs_would_not_run(project: Project) -> None:
+    project.run()
+    project.call("plan", "--cache", project.cache)
+    assert "from the cache, so not run: a, c, a.repeat\n" in project.said
+    assert "somebody-s: 1 legs" in project.said
+    assert [path.name for path in project.path.glob("out-*")] == ["out-0"]
+    project.call("plan", "--cache", project.cache, "--no-cache")
+    assert "somebody-s: 4 legs" in project.said
 
 
 def test_no_cache_runs_every_leg_whatever_the_environment_says(project: Project) -> None:
