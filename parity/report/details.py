@@ -51,7 +51,7 @@ def comparison_details(comparison: ComparisonResult) -> Iterator[RenderableType]
     yield from (Text(line) for outcome in comparison.outcomes for line in _remarks(outcome))
     yield from (Text(f"🔎 {hint}", style="bold") for hint in comparison.hints)
     if comparison.sensitivity:
-        yield Text(comparison.sensitivity.line, style="dim")
+        yield Text(f"sensitivity: {comparison.sensitivity.line}", style="dim")
     for metric in comparison.metrics:
         if metric.window:
             yield from _worst(comparison, metric)

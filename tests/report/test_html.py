@@ -342,3 +342,20 @@ def test_an_outcome_says_whether_it_was_required() -> None:
     more = one.model_copy(update={"outcomes": [needed]})
     found = Page(render_html(PASSED.model_copy(update={"comparisons": [more]}))).text
     assert re.search("not run ?required", found)
+
+
+def test_a_leg_that_recorded_nothing_makes_no_setting_of_the_others_differ_and_memory_has_a_unit() -> None:
+    known = {"torch": "2.13.0", "threads": 1, "backend": None}
+    legs = [
+        LegResult(name="a", status="finished", environment=known, peak_memory=3 << 30),
+        LegResult(name="b", status="finished", environment={**known, "threads": 4}),
+        LegResult(name="dead", status="failed"),
+    ]
+    html = render_html(Result(suite="x", verdict="error", summary="x", reproduce="x", legs=legs))
+    rows = re.findall(r"<tr( class=\"differs\")?><th scope=\"row\">(\w+)</th>((?:<td>[^<]*</td>)+)</tr>", html)
+    assert [(bool(differs), key, re.findall(r">([^<]+)<", cells)) for differs, key, cells in rows] == [
+        (True, "threads", ["1", "4", "–"]),
+        (False, "torch", ["2.13.0", "2.13.0", "–"]),
+        (False, "backend", ["–", "–", "–"]),
+    ]
+    assert '<td class="n">3 GiB</td>' in html
