@@ -210,7 +210,8 @@ class ComparisonResult(Model):
 class Reused(Model):
     """Where a leg is from that did not run."""
 
-    age: float = Field(description="Seconds since it was kept.")
+    # What a stranger's leg.json says is spelled out in a report.
+    age: float = Field(ge=0, le=1e10, allow_inf_nan=False, description="Seconds since it was kept.")
     key: str = Field(pattern="^[0-9a-f]{64}$", description="Of all that its numbers depend on.")
 
 

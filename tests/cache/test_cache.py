@@ -229,6 +229,16 @@ def test_two_runs_at_once_share_a_cache(project: Project) -> None:
     assert len(project.entries()) == 3
 
 
+@pytest.mark.parametrize("age", ["1e999", "NaN", "-1", '"old"'])
+def test_an_age_that_is_none_is_refused_in_a_line(project: Project, age: str) -> None:
+    project.run()
+    leg = project.outs[-1] / "legs" / "a" / "leg.json"
+    leg.write_text(leg.read_text().replace('"reused": null', f'"reused": {{"age": {age}, "key": "{"0" * 64}"}}'))
+    project.call("compare", project.outs[-1], expected=2)
+    assert "reused.age" in project.said
+    assert len(project.said.splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_the_embedded_trainer_s_legs_do_not_depend_on_where_they_run(tmp_path: Path) -> None:
     for name in ("one", "other"):
