@@ -15,7 +15,7 @@ from markupsafe import Markup
 from parity.plain import plain
 from parity.report import figures, text
 from parity.report.figures import Figure
-from parity.report.first_screen import first_screen, worst_first, worst_gap
+from parity.report.first_screen import first_screen, line, worst_first
 from parity.report.holdings import holdings
 from parity.report.legs import environment, layout, state
 from parity.result import ComparisonResult, LegResult, Result
@@ -91,10 +91,11 @@ def _comparison(one: ComparisonResult, result: Result, place: Any) -> _Compariso
 
 
 def _worst(one: ComparisonResult) -> str:
-    gap = worst_gap(one)
-    if gap is None:
-        return ""
-    return f"{gap.metric} worst at step {gap.worst_step}, {text.times(gap.times_allowed)} × allowed"
+    row = line(one)
+    if row.worst_step == "–":
+        return "" if row.metric == "–" else f"the verdict is that of {row.metric}"
+    size = f"gap {row.gap}" if row.times_allowed == "–" else f"{row.times_allowed} × allowed"
+    return f"{row.metric} worst at step {row.worst_step}, {size}"
 
 
 def _environment() -> Environment:
