@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parity.commands.suites import (
+    cache_options,
     devices_option,
     durations_option,
     folder_of,
@@ -36,6 +37,7 @@ __all__ = ["run"]
     help="Run only what is missing in the output folder: legs that finished there under the same suite stay as they"
     " are. Whether the code that they ran is still the same, nobody looks.",
 )
+@cache_options
 @override_options
 @slots_option
 @devices_option
@@ -53,6 +55,8 @@ def run(
     suite: str,
     only: tuple[str, ...],
     resume: bool,
+    cache: Path | None,
+    no_cache: bool,
     steps: int | None,
     seed: int | None,
     device: str | None,
@@ -77,6 +81,11 @@ def run(
         return _follow(loaded, path, out, Slots.here(slots, devices), node_rank)
     command = ["parity", "run", suite, *(word for name in only for word in ("--only", name)), *override_words(given)]
     command += [] if node_rank is None else ["--node-rank", str(node_rank)]
+    kept = None
+    if cache is not None and not no_cache:
+        from parity.cache import Cache
+
+        kept = Cache(cache, path)
     plan, notes = prepare(
         loaded,
         folder=folder_of(path),
@@ -88,6 +97,7 @@ def run(
         keep=bool(only),
         resume=resume,
         durations=durations,
+        cache=kept,
         node=node_rank,
     )
     console = make_console()
@@ -97,6 +107,8 @@ def run(
     if layouts:
         with show_progress(console, layouts, loaded.steps) as take:
             run_legs(plan, _importing(take))
+    for line in kept.told() if kept is not None else ():
+        console.print(line, markup=False, soft_wrap=True)
     from parity.deliver import deliver
     from parity.judge import judge
 
