@@ -70,6 +70,6 @@ class Links:
 
 
 def kept(runs: Sequence[Run]) -> list[Run]:
-    """The runs to remember, of those that are known: the first ones, and the last that passed, if none of these did."""
+    """The runs to remember, of those known: the first ones, and the last that passed, if none of these did."""
     passed = [] if any(run.verdict == "pass" for run in runs[:KEPT]) else runs[KEPT:]
     return [*runs[:KEPT], *[run for run in passed if run.verdict == "pass"][:1]]
