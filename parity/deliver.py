@@ -6,13 +6,19 @@ from parity.checks.outcome import Verdict
 from parity.errors import DiskError, UsageError
 from parity.judged import Judged
 from parity.report.curves_csv import render_curves
-from parity.report.html import render_html
+from parity.report.html import page, render_html
 from parity.report.junit import render_junit
-from parity.report.markdown import render_markdown
+from parity.report.markdown import render_markdown, templates
 from parity.report.terminal import render_terminal
 from parity.rundir import RunDirectory
 
-__all__ = ["deliver"]
+__all__ = ["deliver", "prepare"]
+
+
+def prepare() -> None:
+    """Compile the reports' templates, so that nobody has to wait for it when there is a result."""
+    templates()
+    page()
 
 
 def deliver(judged: Judged, directory: RunDirectory | None, console: Console) -> int:

@@ -106,7 +106,7 @@ def run(
     layouts = {name: str(loaded.legs[name].sizes()) for name in plan.only}
     if layouts:
         with show_progress(console, layouts, loaded.steps) as take:
-            run_legs(plan, _importing(take))
+            run_legs(plan, _preparing(take))
     for line in kept.told() if kept is not None else ():
         console.print(line, markup=False, soft_wrap=True)
     from parity.deliver import deliver
@@ -115,14 +115,14 @@ def run(
     return deliver(judge(plan.directory), plan.directory, console)
 
 
-def _importing(take: "Callable[[Event], None]") -> "Callable[[Event], None]":
-    """Pass events on. What judges and reports is imported while the first leg runs, and nobody waits for it."""
+def _preparing(take: "Callable[[Event], None]") -> "Callable[[Event], None]":
+    """Pass events on. What judges and reports is made ready while the first leg runs, and nobody waits for it."""
 
     def listen(event: "Event") -> None:
         take(event)
         if type(event).__name__ == "LegStarted":
             importlib.import_module("parity.judge")
-            importlib.import_module("parity.deliver")
+            importlib.import_module("parity.deliver").prepare()
 
     return listen
 

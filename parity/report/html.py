@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from parity.plain import plain
@@ -20,7 +20,7 @@ from parity.report.holdings import holdings
 from parity.report.legs import environment, layout, state
 from parity.result import ComparisonResult, LegResult, Result
 
-__all__ = ["render_html"]
+__all__ = ["page", "render_html"]
 
 _MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!", "not run": "–"}
 # A suite of more is read in `result.json`.
@@ -59,8 +59,7 @@ def render_html(result: Result) -> str:
     names = figures.leg_names(result)
     code = Markup(_file("templates/report.js"))  # noqa: S704  ours
     plotly = Markup(_file("plotly/plotly-cartesian.min.js"))  # noqa: S704
-    template = _environment().get_template("report.html.j2")
-    return template.render(
+    return page().render(
         result=result,
         first=first_screen(result),
         comparisons=comparisons,
@@ -98,7 +97,9 @@ def _worst(one: ComparisonResult) -> str:
     return f"{row.metric} worst at step {row.worst_step}, {size}"
 
 
-def _environment() -> Environment:
+@cache
+def page() -> Template:
+    """The page's template, compiled; every expression in it is escaped for HTML."""
     made = Environment(
         loader=PackageLoader("parity.report"),
         undefined=StrictUndefined,
@@ -119,7 +120,7 @@ def _environment() -> Environment:
         times=text.times,
     )
     made.globals["mark"] = _MARKS
-    return made
+    return made.get_template("report.html.j2")
 
 
 def _finished(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,7 +15,7 @@ from parity.report.first_screen import first_screen, line, worst_first
 from parity.report.sections import tidy
 from parity.result import ComparisonResult, Result
 
-__all__ = ["MARKS", "environment", "render_markdown"]
+__all__ = ["MARKS", "environment", "render_markdown", "templates"]
 
 _T = TypeVar("_T")
 
@@ -66,6 +67,15 @@ def environment(kind: type[Environment] = Environment) -> Environment:
     return environment
 
 
+@cache
+def templates() -> Environment:
+    """All of them, compiled."""
+    made = environment()
+    for name in made.list_templates(filter_func=lambda name: name.endswith(".md.j2")):
+        made.get_template(name)
+    return made
+
+
 def _finished(value: object) -> str:
     return value if isinstance(value, text.Safe) else text.escape(value)
 
@@ -79,7 +89,7 @@ def render_markdown(result: Result) -> str:
     detailed = [one for one in result.comparisons if (few or one.verdict != "pass") and one.outcomes]
     facts = legs.environment(result.legs)
     report = (
-        environment()
+        templates()
         .get_template("report.md.j2")
         .render(
             screen=screen,
