@@ -105,13 +105,22 @@ class Machines:
         with contextlib.suppress(UsageError):
             self._write(over=True)
 
+    def over(self) -> bool:
+        """Whether one of the others has ended its run."""
+        return any(other.words.get("over") for other in self._others.values())
+
     def states(self, leg: str) -> dict[int, str]:
         """How the others' parts of a leg are: as `MachineLeg.state` says; empty for one that has not begun."""
         return {node: str(other.words.get("legs", {}).get(leg, "")) for node, other in self._others.items()}
 
-    def lost(self) -> str:
-        """Why one of the others is not to be waited for any more; empty if there is none."""
+    def lost(self, leg: str, nodes: int) -> str:
+        """Why one of the first `nodes` machines is not to be waited for any more; empty if there is none. Where its
+        part of the leg has ended, nothing is waited for.
+        """
+        parts = self.states(leg)
         for node, other in self._others.items():
+            if node >= nodes or parts[node] not in ("", "running"):
+                continue
             if other.words.get("over"):
                 return f"machine {node} has ended its run"
             if other.words and time.monotonic() - other.since > SILENT:
@@ -186,7 +195,7 @@ class MachineLeg(NodesLeg):
             self._failed_first = self._failed_part(states)
         if any(state.startswith("failed") for state in states.values()):
             self.failed()
-        if gone and self._machines.node == 0 and not self._machines.lost():
+        if gone and self._machines.node == 0 and not self._machines.lost(self.plan.name, self.nodes):
             # A part that finished early waits for others to begin; after one that failed they do not.
             awaited = ("running", "") if self.state() == "finished" else ("running",)
             gone = not any(state in awaited for state in states.values())
@@ -211,7 +220,7 @@ class MachineLeg(NodesLeg):
 
     def _look_for_the_others(self, states: dict[int, str]) -> None:
         missing = [str(node) for node, state in states.items() if not state]
-        if why := self._machines.lost():
+        if why := self._machines.lost(self.plan.name, self.nodes):
             self.stop("failed", why)
         elif missing and time.monotonic() > self._give_up:
             how = f"--node-rank, the same suite, and --out {self.plan.directory.parent.parent}"

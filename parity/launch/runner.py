@@ -174,7 +174,7 @@ class _Run:
         if self._machines is None:
             return
         self._machines.confer()
-        if self._machines.node != 0 and self._machines.lost():
+        if self._machines.node != 0 and self._machines.over():
             for plan in self._waiting:
                 self._ended(LegEnd(plan.name, "not started"))
             self._waiting = []

@@ -109,8 +109,13 @@ class Automatic:
         original = kind.__call__
         compiling, grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
 
+        # Of this thread; -1 outside a backward pass, in which checkpointed activations are computed again.
+        graph_task = torch._C._current_graph_task_id
+
         def call(module: "nn.Module", *args: Any, **kwargs: Any) -> Any:
             if compiling() or not grad_enabled() or self._stepping or os.getpid() != self._process:
+                return original(module, *args, **kwargs)
+            if graph_task() != -1:
                 return original(module, *args, **kwargs)
             kind.__call__ = original
             try:

@@ -47,7 +47,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         loader, execute = spec.loader, spec.loader.exec_module
 
         def exec_module(module: types.ModuleType) -> None:
-            del loader.exec_module
+            vars(loader).pop("exec_module", None)  # another's of this kind, within this one, has done so too
             execute(module)
             self._then()
 

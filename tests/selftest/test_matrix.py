@@ -134,7 +134,7 @@ def test_a_single_fault_can_be_tried_and_looked_into(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     again = parity("compare", out / "faults")
     assert again.returncode == 1
-    assert "log(tp), with tp = 2" in again.stdout
+    assert "log(tp), with tp = 2" in (out / "faults" / "report.md").read_text()
 
 
 def test_an_unknown_fault_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
