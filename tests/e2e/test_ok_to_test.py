@@ -51,7 +51,7 @@ def test_a_commit_is_tested_and_then_another(start: Start, image: str, github: G
     assert said["comment-url"].endswith(f"#issuecomment-{answer.id}")
     assert f"| ❌ fail | {said['worst-step']} |" in history[0]
     for metric in json.loads(uploaded(run, "run/result.json"))["comparisons"][0]["metrics"]:
-        assert f"{metric['metric']}, worst at step {metric['worst_step']}" in answer.body
+        assert f"**{metric['metric']}**, worst at step {metric['worst_step']}" in answer.body
     assert project.states(worse) == [(STATUS, "failure"), (STATUS, "pending")]
     assert project.states(good)[0] == (STATUS, "success")
     assert "parity: fail" in run.summaries["publish"]
