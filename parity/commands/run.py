@@ -2,6 +2,7 @@
 
 import importlib
 import shlex
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,15 +117,22 @@ def run(
 
 
 def _preparing(take: "Callable[[Event], None]") -> "Callable[[Event], None]":
-    """Pass events on. What judges and reports is made ready while the first leg runs, and nobody waits for it."""
+    """Pass events on. What judges and reports is made ready beside the first leg, and nobody waits for it."""
+    begun = False
 
     def listen(event: "Event") -> None:
+        nonlocal begun
         take(event)
-        if type(event).__name__ == "LegStarted":
-            importlib.import_module("parity.judge")
-            importlib.import_module("parity.deliver").prepare()
+        if not begun and type(event).__name__ == "LegStarted":
+            begun = True
+            threading.Thread(target=_prepare).start()
 
     return listen
+
+
+def _prepare() -> None:
+    importlib.import_module("parity.judge")
+    importlib.import_module("parity.deliver").prepare()
 
 
 def _follow(suite: "Suite", path: Path, out: Path, slots: "Slots", node: int) -> int:
