@@ -6,7 +6,8 @@ from pathlib import Path
 from parity.errors import UsageError
 from parity.launch import Event, LegEnd, Machines, run_legs
 from parity.planning import needs
-from parity.run import Run, leg_plan
+from parity.prepare import Run
+from parity.run import leg_plan
 from parity.rundir import RunDirectory
 from parity.schedule import Slots
 from parity.schedule.expected import expected

@@ -9,7 +9,7 @@ import yaml
 
 from parity.errors import DeviceError, UsageError
 from parity.planning import as_matrix, as_text, needs, planned
-from parity.run import choose_device
+from parity.prepare import choose_device
 from parity.schedule import Slots
 from parity.schedule.devices import ACCELERATORS
 from parity.schedule.expected import Expected

@@ -91,7 +91,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
 
 
 def test_legs_of_slurm_s_take_no_slots_here(tmp_path: Path) -> None:
-    from parity.run import choose_device
+    from parity.prepare import choose_device
 
     loaded = suite(tmp_path, "slurm", device="cuda")
     assert choose_device(loaded, ["one", "tp4"], Slots(1)) == ("cuda", "")

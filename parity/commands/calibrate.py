@@ -41,8 +41,9 @@ def calibrate(
     """
     from parity.calibrate import as_yaml, calibrated, with_runs
     from parity.console import make_console
+    from parity.prepare import prepare
     from parity.progress import show_progress
-    from parity.run import check_whole, prepare
+    from parity.run import check_whole
     from parity.run import run as run_legs
     from parity.schedule import Slots
     from parity.suite import load

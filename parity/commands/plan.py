@@ -43,7 +43,7 @@ def plan(
     How long a leg takes is known from an earlier run: in `parity-out`, or where --durations says.
     """
     from parity.planning import as_matrix, as_text, planned
-    from parity.run import choose_device, inputs_of
+    from parity.prepare import choose_device, inputs_of
     from parity.schedule import Slots
     from parity.schedule.expected import expected
     from parity.suite import load

@@ -69,8 +69,8 @@ def run(
 ) -> int:
     """Run the legs of SUITE, a file or a recipe's name, and compare them."""
     from parity.console import make_console
+    from parity.prepare import check_only, prepare
     from parity.progress import show_progress
-    from parity.run import check_only, prepare
     from parity.run import run as run_legs
     from parity.schedule import Slots
     from parity.suite import load

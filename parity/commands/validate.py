@@ -11,7 +11,7 @@ __all__ = ["validate"]
 @click.argument("suite", default="parity.yml")
 def validate(suite: str) -> int:
     """Check SUITE, a file or a recipe's name, without running anything."""
-    from parity.run import choose_device
+    from parity.prepare import choose_device
     from parity.schedule import Slots
     from parity.suite import load
 

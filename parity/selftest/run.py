@@ -12,8 +12,9 @@ from parity.checks.comparison import Comparison
 from parity.errors import UsageError
 from parity.judge import judge_run
 from parity.launch import Event, LegFinished
+from parity.prepare import prepare
 from parity.result import ComparisonResult, OutcomeResult, Result
-from parity.run import check_whole, prepare
+from parity.run import check_whole
 from parity.run import run as run_legs
 from parity.rundir import RunDirectory
 from parity.schedule import Slots
