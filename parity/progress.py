@@ -10,7 +10,16 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from parity.launch import Event, Interrupted, LegEnding, LegFinished, LegProgress, LegStarted, TorchImported
+from parity.launch import (
+    DevicesHeld,
+    Event,
+    Interrupted,
+    LegEnding,
+    LegFinished,
+    LegProgress,
+    LegStarted,
+    TorchImported,
+)
 from parity.plain import plain
 from parity.report import text
 
@@ -107,6 +116,7 @@ class _Legs:
         self.clock = clock
         self._layouts = layouts
         self._begun = clock()
+        self._held = ""
 
     def done(self, leg: _Leg) -> int:
         """Steps that the leg has made; one that counts from 1 seems one ahead."""
@@ -114,9 +124,12 @@ class _Legs:
 
     def take(self, event: Event) -> None:
         match event:
+            case DevicesHeld():
+                self._held = _held(event)
             case LegStarted():
                 leg = self.legs[event.name]
                 leg.status, leg.started = "running", self.clock()
+                self._held = ""
             case LegProgress():
                 self.legs[event.name].take(event.step, event.loss, self.clock())
             case LegEnding():
@@ -134,7 +147,9 @@ class _Legs:
         if hidden:
             counts = ", ".join(f"{hidden.count(status)} {status}" for status in dict.fromkeys(hidden))
             yield Text(f"and {counts}", style="dim", no_wrap=True, overflow="ellipsis")
-        if all(leg.status == "waiting" for leg in self.legs.values()):
+        if self._held:
+            yield Text(self._held, style="yellow", no_wrap=True, overflow="ellipsis")
+        elif all(leg.status == "waiting" for leg in self.legs.values()):
             yield Text(f"starting, {text.seconds(round(now - self._begun))}", style="dim", no_wrap=True)
 
     def _chosen(self, room: int) -> list[str]:
@@ -205,6 +220,11 @@ def _rate(steps_a_second: float) -> str:
     return f"{steps_a_second:.3g} steps/s"
 
 
+def _held(event: DevicesHeld) -> str:
+    one = [name if pid is None else f"{name} (process {pid})" for name, pid in event.holders.items()]
+    return f"waiting for devices that another run of parity holds: {', '.join(one)}"
+
+
 def _why(event: LegFinished) -> str:
     rank = "" if event.end.failing_rank is None else f"rank {event.end.failing_rank} first"
     return ": ".join(filter(None, (rank, plain(event.end.error or "", 300))))
@@ -226,6 +246,8 @@ class _Lines:
 
     def _line(self, event: Event) -> str:
         match event:
+            case DevicesHeld():
+                return _held(event)
             case LegStarted():
                 where = f" on GPU {','.join(event.gpus)}" if event.gpus else ""
                 return f"{event.name}: started, {event.ranks} rank{'s' if event.ranks > 1 else ''}{where}"

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from parity.launch import Event, Interrupted, LegEnd, LegEnding, LegFinished, LegProgress, LegStarted, Tick
+from parity.launch import (
+    DevicesHeld,
+    Event,
+    Interrupted,
+    LegEnd,
+    LegEnding,
+    LegFinished,
+    LegProgress,
+    LegStarted,
+    Tick,
+)
 from parity.progress import show_progress
 
 CURSOR = re.compile(r"\x1b\[\??\d*[A-HJKhl]")
@@ -91,6 +101,20 @@ def test_before_any_leg_runs_a_tick_shows_that_something_goes_on() -> None:
         assert terminal.frame()[2:] == ["starting, 9.0 s"]
         take(started("tp1")[0])
         assert len(terminal.frame()) == 2
+
+
+def test_which_devices_a_run_waits_for_and_whose_they_are_is_said_until_a_leg_has_them() -> None:
+    said = "waiting for devices that another run of parity holds: 0 (process 41), 3"
+    held = DevicesHeld({"0": 41, "3": None})
+    terminal, log = Terminal(), Log()
+    with terminal.watching("tp1") as take:
+        take(held)
+        assert terminal.frame()[1:] == [said]
+        take(started("tp1")[0])
+        assert len(terminal.frame()) == 1
+    with log.watching("tp1") as take:
+        take(held)
+    assert log.getvalue().splitlines() == [said]
 
 
 def test_a_tick_shows_the_time_of_a_leg_that_has_not_made_a_step() -> None:

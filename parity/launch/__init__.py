@@ -1,6 +1,7 @@
 """Start a leg, watch it, end it."""
 
 from parity.launch.events import (
+    DevicesHeld,
     Event,
     Interrupted,
     LegEnding,
@@ -15,6 +16,7 @@ from parity.launch.plan import LegEnd, LegPlan, Slurm, Status, Torchrun
 from parity.launch.runner import run_legs
 
 __all__ = [
+    "DevicesHeld",
     "Event",
     "Interrupted",
     "LegEnd",

@@ -1,10 +1,21 @@
 """What a run tells while it goes, in small frozen pieces."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parity.launch.plan import LegEnd
 
-__all__ = ["Event", "Interrupted", "LegEnding", "LegFinished", "LegProgress", "LegStarted", "Tick", "TorchImported"]
+__all__ = [
+    "DevicesHeld",
+    "Event",
+    "Interrupted",
+    "LegEnding",
+    "LegFinished",
+    "LegProgress",
+    "LegStarted",
+    "Tick",
+    "TorchImported",
+]
 
 
 @dataclass(frozen=True)
@@ -18,6 +29,17 @@ class TorchImported:
 
     seconds: float
     threads: int
+
+
+@dataclass(frozen=True)
+class DevicesHeld:
+    """Legs wait for devices that another run on this machine holds.
+
+    Attributes:
+        holders: by device, the other run's process; None where that cannot be told.
+    """
+
+    holders: Mapping[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -92,4 +114,4 @@ class Tick:
     """About a second has passed and legs run, so that what shows times can show them anew."""
 
 
-Event = TorchImported | LegStarted | LegProgress | LegEnding | LegFinished | Interrupted | Tick
+Event = TorchImported | DevicesHeld | LegStarted | LegProgress | LegEnding | LegFinished | Interrupted | Tick

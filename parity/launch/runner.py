@@ -1,5 +1,6 @@
 """Run a suite's legs: start what fits, watch it, end it, and leave nothing behind."""
 
+import math
 import selectors
 import signal
 import time
@@ -14,14 +15,14 @@ import psutil
 from parity.launch import kin, linux, marker
 from parity.launch.command import CommandLeg
 from parity.launch.embedded import EmbeddedLeg
-from parity.launch.events import Event, Interrupted, LegFinished, Tick
+from parity.launch.events import DevicesHeld, Event, Interrupted, LegFinished, Tick
 from parity.launch.helpers import Guard, Warm
 from parity.launch.leg import Leg, StartError
 from parity.launch.machines import MachineLeg, Machines
 from parity.launch.plan import LegEnd, LegPlan, Slurm, Torchrun
 from parity.launch.signals import StopRequests, stop_requests
 from parity.launch.slurm import SlurmLeg, cancel, job_name
-from parity.schedule import Need, Slots, packed, start_now
+from parity.schedule import DeviceLocks, Need, Slots, packed, start_now
 
 __all__ = ["run_legs"]
 
@@ -93,6 +94,8 @@ class _Run:
         self._jobs = [job_name(run_id, plan.name) for plan in plans if isinstance(plan.launcher, Slurm)]
         self._running: list[Leg] = []
         self._slots = self._free = slots
+        self._locks = DeviceLocks(slots.identities)
+        self._held_since: float | None = None  # by others, what legs could have; infinity once that was said
         self._run_id = run_id
         self._emit = emit
         self._ending = ending
@@ -186,7 +189,8 @@ class _Run:
     def _start_legs(self) -> None:
         plans = {plan.name: plan for plan in self._waiting}
         ready = [_need(plan) for plan in self._waiting if not self._holds_back(plan)]
-        for grant in start_now(ready, self._free):
+        ours = self._locked(ready)
+        for grant in start_now(ready, ours):
             plan = plans[grant.name]
             if self._holds_back(plan):
                 continue
@@ -209,6 +213,21 @@ class _Run:
             for fd in leg.wake:
                 self._selector.register(fd, selectors.EVENT_READ)
             self._pass_on()
+        self._locks.give_back(self._free.gpus)
+
+    def _locked(self, ready: Sequence[Need]) -> Slots:
+        """What is free, but for the devices of other runs on this machine."""
+        if not self._free.gpus or not any(need.cuda for need in ready):
+            return self._free
+        ours = self._locks.take(self._free.gpus)
+        held = [gpu for gpu in self._free.gpus if gpu not in ours]
+        now = time.monotonic()
+        if not held or self._held_since is None:
+            self._held_since = now if held else None
+        elif now - self._held_since >= SHOWN:  # rather than for the moment in which the other looks as we do
+            self._held_since = math.inf
+            self._emit(DevicesHeld({gpu: self._locks.holder(gpu) for gpu in held}))
+        return replace(self._free, gpus=ours)
 
     def _holds_back(self, plan: LegPlan) -> bool:
         """Whether it has to wait, though there is room: for the turn of others on other machines."""
@@ -244,6 +263,7 @@ class _Run:
 
     def _drop(self, leg: Leg) -> None:
         assert leg.end is not None
+        self._locks.give_back(leg.gpus)
         self._unwatch(leg)
         leg.close()
         self._running.remove(leg)
@@ -290,6 +310,7 @@ class _Run:
             self._close_warm()
             self._selector.close()
             self._sweep()
+            self._locks.give_back(self._slots.gpus)
             if self._guard is not None:
                 self._guard.close()
 

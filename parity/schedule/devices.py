@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -57,24 +57,25 @@ class Accelerator:
         value = ",".join(devices) or self.hidden
         return {} if value is None else dict.fromkeys(self.variables, value)
 
-    def find(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """The devices that this process may use, as the variables name them. Never raises."""
+    def find(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The devices that this process may use, as the variables name them; by name the uuid. Never raises."""
         there = self.list(environ)
         wanted = next((environ[name] for name in self.variables if name in environ), None)
-        return tuple(name for name, _ in there) if wanted is None else _narrowed(there, wanted)
+        return dict(there) if wanted is None else _narrowed(there, wanted)
 
 
-def _narrowed(there: Sequence[tuple[str, str]], wanted: str) -> tuple[str, ...]:
+def _narrowed(there: Sequence[tuple[str, str]], wanted: str) -> dict[str, str]:
     """Those of the devices that a variable's value names, in its order."""
-    visible: list[str] = []
+    visible: dict[str, str] = {}
     for name in (part.strip() for part in wanted.split(",")):
         # CUDA reads the list up to the first name that it does not know, and a repeated one voids it.
-        if not name or not any(name == one or uuid.startswith(name) for one, uuid in there):
+        uuid = next((uuid for one, uuid in there if name and (name == one or uuid.startswith(name))), None)
+        if uuid is None:
             break
         if name in visible:
-            return ()
-        visible.append(name)
-    return tuple(visible)
+            return {}
+        visible[name] = uuid
+    return visible
 
 
 def _said(*command: str) -> str:
@@ -155,13 +156,14 @@ WORDS: Mapping[str, str] = {one.device: one.word for one in ACCELERATORS}
 """What one accelerator is called, by what torch calls its make."""
 
 
-def found(environ: Mapping[str, str] | None = None) -> tuple[Accelerator, tuple[str, ...]]:
-    """The first make of which this process may use a device, and those devices; CUDA and none where there is none."""
+def found(environ: Mapping[str, str] | None = None) -> tuple[Accelerator, dict[str, str]]:
+    """The first make of which this process may use a device, and those devices, by name their uuids; CUDA and none
+    where there is none."""
     environ = os.environ if environ is None else environ
     for accelerator in ACCELERATORS:
         if devices := accelerator.find(environ):
             return accelerator, devices
-    return CUDA, ()
+    return CUDA, {}
 
 
 @dataclass(frozen=True)
@@ -172,11 +174,13 @@ class Slots:
         cpu: ranks that may share the processor cores at the same time.
         gpus: devices as the accelerator's variables name them; one rank each.
         accelerator: their make.
+        identities: by device, what it is called on the machine as a whole, where other runs are to be kept off it.
     """
 
     cpu: int
     gpus: tuple[str, ...] = ()
     accelerator: Accelerator = CUDA
+    identities: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def here(cls, cpu: int | None = None, devices: Sequence[str] | None = None) -> "Slots":
@@ -186,7 +190,8 @@ class Slots:
             UsageError: a device that is given is not there, or is given twice. Where no tool tells what is there,
                 they are taken for CUDA's.
         """
-        accelerator, gpus = found()
+        accelerator, there = found()
+        gpus = tuple(there)
         if devices is not None:
             known = gpus or any(one.list(os.environ) for one in ACCELERATORS)
             unknown = [name for name in devices if known and name not in gpus]
@@ -195,7 +200,8 @@ class Slots:
             if len(set(devices)) < len(devices):
                 raise UsageError(f"--devices {','.join(devices)}: names a device twice")
             gpus = tuple(devices)
-        return cls(cpu_slots() if cpu is None else cpu, gpus, accelerator)
+        identities = {gpu: f"{accelerator.make}-{there.get(gpu, gpu)}" for gpu in gpus}
+        return cls(cpu_slots() if cpu is None else cpu, gpus, accelerator, identities)
 
 
 def cpu_slots(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -2,8 +2,9 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -35,6 +36,7 @@ class Bench:
         *plans: LegPlan,
         slots: int = 16,
         gpus: tuple[str, ...] = (),
+        identities: Mapping[str, str] = MappingProxyType({}),
         listen: Callable[[Event], None] = lambda event: None,
     ) -> dict[str, LegEnd]:
         """Run to the end and hold that nothing is left."""
@@ -43,7 +45,7 @@ class Bench:
             self.events.append(event)
             listen(event)
 
-        ends = run_legs(plans, slots=Slots(slots, gpus), run_id=self.run_id, on_event=on_event)
+        ends = run_legs(plans, slots=Slots(slots, gpus, identities=identities), run_id=self.run_id, on_event=on_event)
         assert self.alive() == []
         return ends
 
