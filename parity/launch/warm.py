@@ -39,6 +39,8 @@ def main(argv: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it reaches everyone; the parent decides
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     control = socket.socket(fileno=int(argv[0]))
+    # Imports leave little to collect, and looking for it again and again takes a fifth of their time.
+    gc.disable()
     try:
         for name in MODULES:
             importlib.import_module(name)
@@ -50,8 +52,8 @@ def main(argv: Sequence[str]) -> None:
         return
     for module in argv[2:]:
         _import(module)
-    gc.collect()
     gc.freeze()  # what a rank's collector does not touch stays shared
+    gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # leaders report through their own pipes
     _answer(control, {"seconds": time.monotonic() - began, "threads": len(os.listdir("/proc/self/task"))})
     _serve(control)
