@@ -5,11 +5,11 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks import run_checks
 from parity.checks.allowance import allowance
 from parity.checks.comparison import Comparison, Gap, Leg, named_steps
 from parity.checks.hints import hints, reporting_bug
 from parity.checks.noise import horizon, noise_floor
+from parity.checks.run import run_checks
 from parity.checks.sensitivity import describe, sensitivity, warnings
 from parity.checks.verdict import deciding, of_outcomes, summary
 from parity.checks.within import measure

@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 
 from parity.allowed import choose_profile
-from parity.checks.comparison import DEFAULT_K, Comparison
+from parity.checks.comparison import Comparison
 from parity.checks.comparison import Leg as JudgedLeg
+from parity.checks.defaults import DEFAULT_K
 from parity.compare import compare
 from parity.curves import Keys, read
 from parity.curves.curve import LegCurves, Note

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parity.errors import DiskError
 from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted, Machines, Slurm, Torchrun, run_legs
@@ -15,9 +16,11 @@ from parity.prepare import PATH, Run, finished_before
 from parity.result import LegResult, LegStatus
 from parity.rundir import RESERVE, placeholders
 from parity.sources import LegSource
-from parity.stopping import Stopping
 from parity.suite import Leg, Suite, digest, train_options
 from parity.train.arguments import Arguments, to_argv
+
+if TYPE_CHECKING:
+    from parity.stopping import Stopping
 
 __all__ = ["check_whole", "leg_plan", "run"]
 
@@ -39,9 +42,7 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
         for name, leg in plans.items()
     }
     begun: set[str] = set()
-    others = [name for name in plan.suite.legs if name not in plans]
-    earlier = finished_before(plan.suite, others, plan.snapshot.device, plan.directory.path)
-    stopping = Stopping(plan.directory, plan.snapshot, _followed(plan, plans), earlier)
+    stopping = _stopping(plan, plans)
 
     def listen(event: Event) -> None:
         if isinstance(event, LegStarted):
@@ -53,7 +54,8 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
             # At once, so that a later leg's accident cannot take it away.
             name = event.end.name
             _write_leg(plan, plans[name], event.end, sources[name] if name in begun else None)
-        stopping.take(event)
+        if stopping is not None:
+            stopping.take(event)
         on_event(event)
 
     plan.directory.reserve()
@@ -63,7 +65,7 @@ def run(plan: Run, on_event: Callable[[Event], None]) -> dict[str, LegEnd]:
             slots=plan.slots,
             run_id=plan.snapshot.run_id,
             on_event=listen,
-            ending=stopping.ending,
+            ending={} if stopping is None else stopping.ending,
             machines=_machines(plan, plans),
         )
     finally:
@@ -81,6 +83,17 @@ def _machines(plan: Run, plans: Mapping[str, LegPlan]) -> Machines | None:
     machines = Machines(plan.directory.path, 0, max(counts))
     machines.begin(plan.snapshot.run_id)
     return machines
+
+
+def _stopping(plan: Run, plans: Mapping[str, LegPlan]) -> "Stopping | None":
+    """What ends candidates early, where the suite wants that."""
+    if plan.suite.stop != "first-divergence":
+        return None
+    from parity.stopping import Stopping
+
+    others = [name for name in plan.suite.legs if name not in plans]
+    earlier = finished_before(plan.suite, others, plan.snapshot.device, plan.directory.path)
+    return Stopping(plan.directory, plan.snapshot, _followed(plan, plans), earlier)
 
 
 def _followed(plan: Run, plans: Mapping[str, LegPlan]) -> dict[str, str]:

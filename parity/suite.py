@@ -17,7 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
-from parity.checks.comparison import DEFAULT_K
+from parity.checks.defaults import DEFAULT_K
 from parity.document import Document, explain
 from parity.errors import UsageError
 from parity.layout import Layout

@@ -12,8 +12,8 @@ import click
 import pytest
 import yaml
 
-from parity.checks import CHECKS
 from parity.checks.profiles import PROFILES
+from parity.checks.run import CHECKS
 from parity.cli import main
 from parity.commands.suites import RECIPES, recipes
 from parity.curves import formats

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.checks import CHECKS
-from parity.checks.comparison import DEFAULT_K
+from parity.checks.defaults import DEFAULT_K
+from parity.checks.run import CHECKS
 from parity.errors import UsageError
 from parity.launch import marker
 from parity.layout import AXES

@@ -86,7 +86,7 @@ def compare(
 
     Of several run directories, each with some legs of one suite, one is made in --out (parity-out) and judged.
     """
-    from parity.checks import CHECKS
+    from parity.checks.run import CHECKS
     from parity.console import make_console
     from parity.deliver import deliver
     from parity.judge import judge

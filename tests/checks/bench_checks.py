@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.profiles import PROFILES
+from parity.checks.run import run_checks
 from parity.layout import Layout
 from tests.drawing import leg
 from tests.records.drawing import Drawn, draw

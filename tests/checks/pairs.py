@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.hints import hints
+from parity.checks.run import run_checks
 from parity.layout import Layout
 from parity.records.record import Batch, LegRecords
 from tests.drawing import LOSS, NORM, compare

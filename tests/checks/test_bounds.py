@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.allowed import choose_profile
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison
 from parity.checks.outcome import Outcome, Status, Verdict
 from parity.checks.profiles import PROFILES, with_bounds
+from parity.checks.run import run_checks
 from parity.checks.verdict import of_outcomes, summary
 from parity.curves.curve import Resolution
 from parity.suite import Bounds, BoundsByMetric

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from parity.checks import run_checks
 from parity.checks.hints import MOST_HINTS, hints, reporting_bug
 from parity.checks.hints.sizes import Size, match
+from parity.checks.run import run_checks
 from parity.compare import compare as judged
 from parity.layout import Layout
 from parity.records.record import LegRecords, RankRecord

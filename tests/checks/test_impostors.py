@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.impostors import impostors
 from parity.checks.noise import perturbed_legs
 from parity.checks.outcome import Outcome, Status, Verdict
+from parity.checks.run import run_checks
 from parity.checks.verdict import of_outcomes, summary
 from parity.layout import Layout
 from tests.drawing import LOSS, NORM, compare, leg, noisy

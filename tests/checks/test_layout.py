@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from parity.checks import layout, run_checks
+from parity.checks import layout
 from parity.checks.comparison import Comparison, Leg, LogEvidence
 from parity.checks.outcome import Status, Verdict
+from parity.checks.run import run_checks
 from parity.checks.verdict import of_outcomes
 from parity.layout import Layout
 from tests.checks.recorded import EXPERTS, assert_fails, comparison, dp2, ep2, plain_run, pp2, tp3

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.noise import convicted, horizon, noise_floor, sane_legs
 from parity.checks.outcome import Outcome, Status, Verdict
 from parity.checks.profiles import PROFILES, with_bounds
+from parity.checks.run import run_checks
 from parity.checks.verdict import of_outcomes
 from tests.drawing import LOSS, NORM, compare, leg, noisy
 

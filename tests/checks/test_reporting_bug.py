@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from parity.checks import run_checks
 from parity.checks.hints import reporting_bug
+from parity.checks.run import run_checks
 from tests.checks.faults import (
     m1_row_bias,
     m2_log_tp,

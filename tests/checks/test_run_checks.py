@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.checks import gradients, initial_state, layout, norm_consistent, replicas, run_checks, update
+from parity.checks import gradients, initial_state, layout, norm_consistent, replicas, update
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.outcome import Status, Verdict
+from parity.checks.run import run_checks
 from parity.checks.verdict import of_outcomes, summary
 from parity.records.record import Batch, LegRecords
 from tests.checks.recorded import LEGS, Q1, comparison, plain_run, scaled, tp3

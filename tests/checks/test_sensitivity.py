@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.groups import group_of
 from parity.checks.outcome import Status
 from parity.checks.profiles import PROFILES, Profile, with_bounds
+from parity.checks.run import run_checks
 from parity.checks.sensitivity import Least, Sensitivity, describe, sensitivity, warnings
 from parity.curves.curve import Resolution
 from parity.records.record import Fingerprints, LegRecords

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.checks import run_checks
 from parity.checks.comparison import Comparison
 from parity.checks.outcome import Status, Verdict
+from parity.checks.run import run_checks
 from parity.checks.verdict import of_outcomes
 from parity.curves.curve import Conflict
 from tests.drawing import LOSS, NORM, compare, curve, leg
