@@ -11,6 +11,9 @@ from parity.suite import Suite
 
 __all__ = ["Expected", "expected"]
 
+# Of a leg: whatever says more, or NaN, is no duration, and a schedule of such would have no end.
+_LONGEST = 366 * 86400.0
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -60,6 +63,9 @@ def _measured(suite: Suite, names: Sequence[str], directory: RunDirectory) -> di
             leg = directory.read_leg(name)
         except UsageError:
             continue
-        if leg is not None and leg.status == "finished" and leg.seconds and leg.ranks == suite.legs[name].ranks:
-            found[name] = leg.seconds * suite.steps / steps
+        if leg is None or leg.status != "finished" or leg.ranks != suite.legs[name].ranks:
+            continue
+        seconds = (leg.seconds or 0.0) * suite.steps / steps
+        if 0 < seconds < _LONGEST:
+            found[name] = seconds
     return found

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from parity.result import LegResult
@@ -66,6 +67,14 @@ def test_of_other_legs_it_is_as_many_seconds_for_each_rank(tmp_path: Path) -> No
 def test_of_another_number_of_steps_it_is_as_many_seconds_for_each_step(tmp_path: Path) -> None:
     out = earlier(tmp_path, steps=40, a=leg("tp1", 1, 8.0))
     assert expected(suite(tmp_path), ["tp1"], out).times == {"tp1": 2}
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e300", "-1.0"])
+def test_what_no_leg_can_have_taken_says_nothing(tmp_path: Path, seconds: str) -> None:
+    out = earlier(tmp_path, a=leg("tp1", 1, 8.0))
+    file = out / "legs" / "tp1" / "leg.json"
+    file.write_text(file.read_text().replace('"seconds": 8.0', f'"seconds": {seconds}'))
+    assert expected(suite(tmp_path), NAMES, out).unit == "rank-steps"
 
 
 def test_a_folder_that_holds_anything_is_no_earlier_run(tmp_path: Path) -> None:
