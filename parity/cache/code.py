@@ -78,8 +78,10 @@ class Code:
             if not record or record[1:2] == b" " or self._left_out(root, name):
                 continue
             path = root / name
-            if path.is_dir() and not path.is_symlink():  # a submodule, or another repository
-                found.add(b"folder", os.fsencode(name), self.of(path).encode())
+            if path.is_dir() and not path.is_symlink():
+                # A submodule or another repository; or a folder where a file was, whose own files have records.
+                other = self.of(path) if self.root(path) != root else ""
+                found.add(b"folder", os.fsencode(name), other.encode())
             else:
                 found.add_file(name, path)
         return found.done()

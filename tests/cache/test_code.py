@@ -124,6 +124,18 @@ def test_what_is_changed_in_a_submodule_counts(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
+def test_a_folder_where_a_file_was_counts_with_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("one")
+    committed(tmp_path)
+    found = {Code().of(tmp_path)}
+    (tmp_path / "model").unlink()
+    (tmp_path / "model").mkdir()
+    for text in ("two", "three"):
+        (tmp_path / "model" / "layers.py").write_text(text)
+        found.add(Code().of(tmp_path))
+    assert len(found) == 3
+
+
 def test_more_than_can_be_read_in_a_moment_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         (tmp_path / f"{number}.py").write_text("x" * 100)
