@@ -30,7 +30,7 @@ def merge(parts: Sequence[Path], out: Path) -> tuple[RunDirectory, Path | None]:
 
     Raises:
         UsageError: one is no run directory, or was run under another suite or on another kind of device than the
-            first; or two have the same leg; or `out` is no place for a run.
+            first; or two have the same leg; or `out` is one of them, or no place for a run.
         DiskError: the disk takes nothing more.
     """
     directories = [RunDirectory(part) for part in parts]
@@ -48,6 +48,8 @@ def merge(parts: Sequence[Path], out: Path) -> tuple[RunDirectory, Path | None]:
             if name in whose:
                 raise UsageError(f"{directory.path}: has the leg {name}, and so has {whose[name].path}")
             whose[name] = directory
+    if out.resolve() in {part.resolve() for part in parts}:  # it would be moved aside, and its legs not found
+        raise UsageError(f"{out}: is one of the runs that are put together; give another --out")
     merged, moved = RunDirectory.create(out, keep=False, legs=[])
     for name, directory in whose.items():
         for file in _files(directory.leg(name)):

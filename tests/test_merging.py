@@ -86,6 +86,15 @@ def test_what_is_not_one_run_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_none_of_the_runs_is_moved_aside_for_the_new_one(tmp_path: Path) -> None:
+    first, second = part(tmp_path, "a"), part(tmp_path, "b")
+    (tmp_path / "same").symlink_to(first)
+    for out in (first, tmp_path / "same"):
+        with pytest.raises(UsageError, match="is one of the runs that are put together; give another --out"):
+            merge([first, second], out)
+    assert (first / "legs" / "a" / "leg.json").exists()
+
+
 @pytest.mark.slow
 def test_legs_run_one_by_one_come_to_the_verdict_of_one_run(tmp_path: Path) -> None:
     record = (
