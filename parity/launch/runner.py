@@ -60,6 +60,7 @@ def run_legs(
 
     Raises:
         DeviceError: a leg needs more slots than there are. Nothing has been started.
+        KeyboardInterrupt: one of these signals came when there was no leg to end any more.
     """
     names = [plan.name for plan in plans]
     if len(set(names)) != len(names):
@@ -75,6 +76,8 @@ def run_legs(
         finally:
             run.clean_up()
             linux.become_subreaper(reaper_before)
+    if requests.count and not run.interrupted:  # whoever goes on to the next run would never know
+        raise KeyboardInterrupt
     return {name: run.ends[name] for name in names}
 
 
@@ -89,6 +92,7 @@ class _Run:
         machines: Machines | None,
     ) -> None:
         self.ends: dict[str, LegEnd] = {}
+        self.interrupted = False
         self._waiting = list(plans)
         self._modules = sorted({plan.module for plan in plans if plan.module is not None and plan.launcher is None})
         self._jobs = [job_name(run_id, plan.name) for plan in plans if isinstance(plan.launcher, Slurm)]
@@ -105,7 +109,6 @@ class _Run:
         self._warm: Warm | None = None
         self._guard: Guard | None = None
         self._selector = selectors.DefaultSelector()
-        self._interrupted = False
         self._ticked = self._look_at = time.monotonic()
         self._before = {child.pid for child in psutil.Process().children()}
 
@@ -152,8 +155,8 @@ class _Run:
         return {*self._before, *helpers}
 
     def _obey(self, requests: StopRequests) -> None:
-        if requests.count and not self._interrupted:
-            self._interrupted = True
+        if requests.count and not self.interrupted:
+            self.interrupted = True
             for plan in self._waiting:
                 self._ended(LegEnd(plan.name, "not started"))
             self._waiting = []

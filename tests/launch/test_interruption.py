@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.launch import Event, LegStarted, run_legs
+from parity.launch import Event, LegFinished, LegStarted, run_legs
 from parity.schedule import Slots
 from tests.launch.conftest import ROOT, TOY, Bench, wait_for
 
@@ -89,6 +89,16 @@ def test_stop__while_torch_is_still_imported(bench: Bench) -> None:
     with subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"], start_new_session=True):
         end = bench.run_one(2, "hang")
     assert end.status == "not started"
+
+
+def test_stop__when_the_last_leg_has_ended(bench: Bench) -> None:
+    def listen(event: Event) -> None:
+        if isinstance(event, LegFinished):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(bench.plan("leg", 1, command="true"), listen=listen)
+    assert bench.alive() == []
 
 
 def test_handlers_are_given_back(bench: Bench) -> None:
