@@ -131,7 +131,9 @@ def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> _Found:
     if leg is None:
         return _Found(LegResult(name=name, status="not run"), None, "absent")
     if leg.digest != digest(snapshot.suite, name, snapshot.device):
-        error = "its layout, command, steps, seed, device or environment were others when it ran; run it again"
+        error = (
+            "its layout, command, steps, seed, device, environment or source were others when it ran; run it again"
+        )
         return _Found(leg.model_copy(update={"status": "not run", "error": error}), None, "absent")
     curves, problem = curves_of(directory, snapshot, leg)
     if curves is None:

@@ -253,8 +253,11 @@ class Suite(_Model):
 
 
 def digest(suite: Suite, name: str, device: str) -> str:
-    """What a leg's numbers depend on, as a hash: a leg that was run under another one is another leg."""
-    content = run_of(suite, name, device)
+    """What a leg's numbers depend on, and where they are, as a hash: a leg that was run under another one is another
+    leg.
+    """
+    source = suite.legs[name].source or suite.source
+    content = run_of(suite, name, device) | ({} if source is None else {"source": source.file})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -353,7 +353,7 @@ def test_a_leg_that_ran_under_another_suite_is_not_taken_for_today_s(tmp_path: P
     legs["tp3"]["layout"]["tp"] = 5
     done = parity("run", suite(tmp_path, legs), "--only", "tp1", "--out", tmp_path / "out")
     assert done.returncode == 3, done.stdout
-    assert "tp3 not run: its layout, command, steps, seed, device or environment were others" in done.stdout
+    assert "tp3 not run: its layout, command, steps, seed, device, environment or source were others" in done.stdout
 
 
 @pytest.mark.parametrize(

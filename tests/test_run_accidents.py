@@ -177,6 +177,16 @@ def test_resume__only_what_is_missing_runs_and_is_judged_with_the_rest(tmp_path:
 
 
 @pytest.mark.slow
+def test_resume__a_leg_whose_metrics_are_to_be_found_elsewhere_runs_again(tmp_path: Path) -> None:
+    legs: dict[str, Any] = {"tp1": {}, "tp3": {"layout": {"tp": 3}}}
+    assert parity("run", suite(tmp_path, legs), "--out", tmp_path / "out").returncode == 0
+    legs["tp3"]["source"] = "{out}/evaluation.jsonl"
+    done = parity("run", suite(tmp_path, legs), "--resume", "--out", tmp_path / "out")
+    assert "finished already: tp1\n" in done.stdout
+    assert (done.returncode, status_of(tmp_path / "out", "tp3")) == (4, "no curve")
+
+
+@pytest.mark.slow
 def test_resume__nothing_is_there_yet(tmp_path: Path) -> None:
     path = suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}}})
     done = parity("run", path, "--resume", "--out", tmp_path / "out")
