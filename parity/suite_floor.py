@@ -36,7 +36,7 @@ def _others(suite: Suite) -> Iterator[Problem]:
                     continue
                 mine, theirs = run_of(suite, name, ""), run_of(suite, item.baseline, "")
                 mine["env"].pop(PERTURB, None)
-                odd = [key for key in mine if mine[key] != theirs[key]]
+                odd = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
                 if odd:
                     text = f"{name} is not {item.baseline} again: its {', '.join(odd)} differ; as a control it may"
                     yield ("compare", index, role), text

@@ -90,6 +90,21 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     assert said in "\n".join(error.value.lines)
 
 
+def test_a_repetition_on_more_nodes_than_its_baseline_is_told(tmp_path: Path) -> None:
+    content = {
+        "name": "s",
+        "steps": 5,
+        "device": "cpu",
+        "launcher": {"slurm": {"ranks_per_node": 1}},
+        "trainer": {"command": "torchrun train.py {nproc} {tp}"},
+        "legs": {"one": {}, "two": {"layout": {"tp": 2}}, "again": {"layout": {"tp": 2}}},
+        "compare": [{"baseline": "one", "candidate": "two", "repeat": "again"}],
+    }
+    (tmp_path / "parity.yml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match="again is not one again: its layout, ranks, nodes differ"):
+        load(tmp_path / "parity.yml")
+
+
 def test_legs_of_slurm_s_take_no_slots_here(tmp_path: Path) -> None:
     from parity.prepare import choose_device
 
