@@ -1,20 +1,16 @@
 """What several jobs left, each of which ran some of the legs, put together as if one job had run all."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from entrypoint.launched import Launched, read
-from entrypoint.rejudge import NoResultError
+from entrypoint.rejudge import NoResultError, merge_runs
 from parity.plain import plain
 from parity.untrusted import write_whole
 
 __all__ = ["put_together"]
 
-_SECONDS = 900
 _JUDGED = (0, 1, 3)  # exit codes of a run that came to a verdict, here of some legs alone
-_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR")
 
 
 def put_together(out: Path) -> None:
@@ -39,29 +35,11 @@ def put_together(out: Path) -> None:
         except NoResultError as error:
             problems.append(str(error))
     if not problems:
-        problems = _merge([part / "run" for part in parts], out / "run")
+        try:
+            merge_runs([part / "run" for part in parts], out / "run")
+        except NoResultError as error:
+            problems = [f"the jobs' runs cannot be put together: {error}"]
     write_whole(out / "launch.json", _one(launched, problems).model_dump_json(indent=1) + "\n", within=out)
-
-
-def _merge(runs: list[Path], target: Path) -> list[str]:
-    """Put run directories together by the command that does so, in a process without a token; what went wrong."""
-    packages = str(Path(__file__).resolve().parents[1])
-    words = [*(os.path.abspath(run) for run in runs), "--out", os.path.abspath(target)]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "parity", "compare", *words],
-            cwd="/",
-            env={**{name: os.environ[name] for name in _KEPT if name in os.environ}, "PYTHONPATH": packages},
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return [f"putting the jobs' runs together took longer than {_SECONDS} s"]
-    if done.returncode in _JUDGED or (target / "result.json").is_file():
-        return []
-    said = plain(" ".join(done.stderr.decode(errors="replace").splitlines()[-5:]), 500)
-    return [f"the jobs' runs cannot be put together: {said}"]
 
 
 def _one(launched: list[Launched], problems: list[str]) -> Launched:

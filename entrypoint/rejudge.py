@@ -1,7 +1,7 @@
-"""The verdict, anew, and its report, from a run directory that the code under test could write to.
+"""The verdict, anew, and its report, from run directories that the code under test could write to.
 
-Judging and rendering run in processes of their own: each is given no token, so much memory and so much time. Whatever
-a hostile run directory does to it, there comes a result, or one line that says why not.
+Merging, judging and rendering run in processes of their own: each is given no token, so much memory and so much time.
+Whatever a hostile run directory does to it, there comes a result, or one line that says why not.
 """
 
 import json
@@ -10,19 +10,21 @@ import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from parity.errors import UsageError
 from parity.judge import judge_run
+from parity.merging import merge
 from parity.plain import plain
 from parity.report.markdown import render_markdown
 from parity.report.own import TemplateError, render_own_template
 from parity.result import Result
 from parity.rundir import RunDirectory
 
-__all__ = ["NoResultError", "rejudge", "render", "render_own"]
+__all__ = ["NoResultError", "merge_runs", "rejudge", "render", "render_own"]
 
 # Three curves of 100,000 steps take two seconds and 100 MiB (`make bench`); a pattern of a suite's `evidence` can
 # take for ever.
@@ -34,6 +36,9 @@ _MOST_OUTPUT = 64 << 20
 # The longest report of what a suite can ask for in earnest takes a second, and has some MiB.
 _RENDERING = 120
 _MOST_REPORT = 32 << 20
+_MERGE = "--merge"
+# For copies of some GiB from one slow disk to itself.
+_MERGING = 900
 _OWN = "--own-template"
 _OWN_SECONDS = 20
 _REFUSED = 2
@@ -41,6 +46,20 @@ _REFUSED = 2
 
 class NoResultError(Exception):
     """There is nothing to judge, or it can't be judged: one line."""
+
+
+def merge_runs(runs: Sequence[Path], target: Path, seconds: float = _MERGING) -> None:
+    """Put run directories, each with some legs of one suite, together into a new one.
+
+    Args:
+        runs: the directories.
+        target: the new one.
+        seconds: that it may take.
+
+    Raises:
+        NoResultError: with the reason.
+    """
+    _apart("putting runs together", [_MERGE, *map(os.path.abspath, (*runs, target))], b"", seconds)
 
 
 def rejudge(run: Path, seconds: float = _SECONDS) -> Result:
@@ -139,6 +158,13 @@ def _survey(run: str) -> None:
             raise UsageError(f"{run}: holds more than {_MOST_FILES} files")
 
 
+def _merge(runs: list[str], target: str) -> str:
+    for run in runs:
+        _survey(run)
+    merge([Path(run) for run in runs], Path(target))
+    return ""
+
+
 def _judge(run: str) -> str:
     _survey(run)
     text = judge_run(RunDirectory(Path(run))).dumps()
@@ -163,12 +189,20 @@ def _render_own() -> str:
 
 
 def _main(arguments: list[str]) -> int:
-    """Judge the run directory that is named, or render what is on the standard input."""
+    """Judge or merge the run directories that are named, or render what is on the standard input."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     what = arguments[0] if arguments else "the report"
     try:
-        text = _render_own() if arguments == [_OWN] else _judge(arguments[0]) if arguments else _render()
+        match arguments:
+            case []:
+                text = _render()
+            case [first] if first == _OWN:
+                text = _render_own()
+            case [first, *runs, target] if first == _MERGE:
+                text = _merge(runs, target)
+            case [run, *_]:
+                text = _judge(run)
         sys.stdout.buffer.write(text.encode(errors="replace"))
         sys.stdout.flush()
         return 0

@@ -110,6 +110,24 @@ def test_links_are_no_jobs(tmp_path: Path) -> None:
     assert RunDirectory(out / "run").read_leg("b") is None
 
 
+def test_a_link_is_no_run(tmp_path: Path) -> None:
+    elsewhere = job(tmp_path / "elsewhere", "b") / "run"
+    out = tmp_path / "out"
+    job(out, "a")
+    run = job(out, "b") / "run"
+    shutil.rmtree(run)
+    run.symlink_to(elsewhere)
+    (problem,) = together(out).problems()
+    assert problem.endswith("parity-out-b/run: is no folder; links are not followed")
+
+
+def test_the_only_job_that_left_something_is_judged_without_the_others(tmp_path: Path) -> None:
+    job(tmp_path, "a")
+    assert together(tmp_path).problems() == []
+    directory = RunDirectory(tmp_path / "run")
+    assert [name for name in "ab" if directory.read_leg(name)] == ["a"]
+
+
 def planned(tmp_path: Path, suite: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str], str]:
     env = {"GITHUB_WORKSPACE": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "output"), "INPUT_SUITE": suite}
     (tmp_path / "output").touch()
