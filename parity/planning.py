@@ -111,9 +111,10 @@ def _legs(suite: Suite, schedule: Schedule, unit: str) -> list[str]:
 def _slots(schedule: Schedule) -> list[str]:
     """A line for each slot that is used, with its legs as long as they take."""
     used = list(dict.fromkeys(slot for place in schedule.places for slot in place.slots))
-    order = schedule.slots.gpus or [str(number) for number in range(schedule.slots.cpu)]
+    on_devices = any(place.need.cuda for place in schedule.places)
     width = max(map(len, used), default=0)
-    return [f"{slot:>{width}} {_line(schedule, slot)}" for slot in sorted(used, key=order.index)]
+    ordered = sorted(used, key=schedule.slots.gpus.index if on_devices else int)
+    return [f"{slot:>{width}} {_line(schedule, slot)}" for slot in ordered]
 
 
 def _line(schedule: Schedule, slot: str) -> str:

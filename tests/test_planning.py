@@ -70,6 +70,13 @@ def test_text__gpus_by_their_names(tmp_path: Path) -> None:
     assert "\n9 [tp3" in text
 
 
+def test_text__legs_on_the_cpu_of_a_machine_that_has_gpus(tmp_path: Path) -> None:
+    there = Slots(3, ("4", "7"))
+    assert as_text(planned(suite(tmp_path), "cpu", there, SECONDS)) == as_text(
+        planned(suite(tmp_path), "cpu", Slots(3), SECONDS)
+    )
+
+
 def test_text__legs_that_run_the_same_are_told(tmp_path: Path) -> None:
     legs = {"a": {}, "b": {}, "tp2": {"layout": {"tp": 2}}, "tp3": {"layout": {"tp": 3}}}
     compare = [{"baseline": "a", "candidate": "tp2"}, {"baseline": "b", "candidate": "tp3"}]

@@ -182,7 +182,8 @@ def _improved(schedule: Schedule) -> Schedule:
 
 def _simulated(needs: Sequence[Need], slots: Slots) -> Schedule:
     waiting, running, places = list(needs), list[Place](), list[Place]()
-    cpu, gpus = [str(number) for number in range(slots.cpu)], list(slots.gpus)
+    most = min(slots.cpu, sum(need.ranks for need in needs if not need.cuda))  # others are never used
+    cpu, gpus = [str(number) for number in range(most)], list(slots.gpus)
     now = 0.0
     while waiting:
         grants = {grant.name: grant for grant in start_now(waiting, replace(slots, cpu=len(cpu), gpus=tuple(gpus)))}

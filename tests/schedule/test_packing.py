@@ -60,6 +60,10 @@ def test_packed__baselines_start_first_where_candidates_wait_for_them() -> None:
     assert order(needs, Slots(2)) == ["baseline", "candidate"]
 
 
+def test_packed__slots_that_no_leg_needs_cost_nothing() -> None:
+    assert packed([Need("a", 2, seconds=1), Need("b", 1, seconds=1)], Slots(1 << 60)).places[1].slots == ("2",)
+
+
 def test_packed__a_leg_that_never_fits_is_refused() -> None:
     with pytest.raises(DeviceError, match=r"legs\.big"):
         packed([Need("big", 3)], Slots(2))
