@@ -16,6 +16,7 @@ from parity.plain import plain
 from parity.report import figures, text
 from parity.report.figures import Figure
 from parity.report.first_screen import first_screen, line, worst_first
+from parity.report.gradient_map import gradient_map
 from parity.report.holdings import holdings
 from parity.report.legs import environment, layout, state
 from parity.result import ComparisonResult, LegResult, Result
@@ -78,7 +79,7 @@ def render_html(result: Result) -> str:
 
 def _comparison(one: ComparisonResult, result: Result, place: Any) -> _Comparison:
     gaps = [place(figure) for metric in one.metrics if (figure := figures.gap(one, metric)) is not None]
-    gradients = figures.gradients(one)
+    gradients = gradient_map(one)
     return _Comparison(
         result=one,
         gaps=gaps,

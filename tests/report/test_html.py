@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from parity.plain import plain
 from parity.report import figures, text
 from parity.report.first_screen import first_screen
+from parity.report.gradient_map import gradient_map
 from parity.report.html import render_html
 from parity.report.markdown import render_markdown
 from parity.result import ComparisonResult, LegResult, OutcomeResult, Result
@@ -241,7 +242,7 @@ def test_the_curves_of_every_leg_tell_values_as_logged() -> None:
 
 
 def test_the_map_of_gradients_has_a_row_for_each_parameter_layer_by_layer() -> None:
-    found = figures.gradients(FAILED.comparisons[0])
+    found = gradient_map(FAILED.comparisons[0])
     assert found is not None
     (trace,) = found.spec["data"]
     assert trace["customdata"][1][1] == "layers.0.norm.weight<br>norms, step 1<br>distance 0.25<br>12,300 × floor"
