@@ -144,6 +144,13 @@ def test_plan__runs_nothing_and_says_what_would_run(tmp_path: Path) -> None:
     assert [one["leg"] for one in json.loads(done.stdout)["include"]] == ["tp4", "tp3", "tp1", "tp1.perturbed"]
 
 
+@pytest.mark.parametrize("named", ["0-3", "all", "-1,0", "0,00", "GPU-5a,../b", "0\n1", "٣"])
+def test_devices__what_is_no_single_device_is_refused_in_one_line(tmp_path: Path, named: str) -> None:
+    done = parity("plan", "embedded/tensor-parallel", "--devices", named, cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "is no device's index or uuid; name each, such as 0,1,3" in done.stderr
+
+
 @pytest.mark.slow
 def test_run__leaves_out_what_no_comparison_needs_and_plans_by_what_it_measured(tmp_path: Path) -> None:
     record = 'printf \'{"step": 0, "loss": 1.5}\\n\' > {out}/m.jsonl; sleep 0.{tp}'

@@ -1,5 +1,6 @@
 """Suites by file or by the name of a recipe, and what the command line says instead of them."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,17 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 slots_option = click.option("--slots", type=click.IntRange(1), help="CPU ranks that may run at the same time.")
 
 
+# An index, with that of a part of it (XPU); or a uuid or its beginning (`GPU-5a`, `MIG-GPU-5a/1/0`). One rank would
+# be given a name that stands for several devices, or for none; and 00 is device 0 a second time.
+_DEVICE = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))?|[A-Za-z]+-[\w.:/-]+", re.ASCII)
+
+
 def _device_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     names = None if value is None else tuple(name.strip() for name in value.split(","))
     if names is not None and not all(names):
         raise click.BadParameter(f"{value!r} is no list such as 0,1,3")
+    if other := next((name for name in names or () if not _DEVICE.fullmatch(name)), None):
+        raise click.BadParameter(f"{other!r} is no device's index or uuid; name each, such as 0,1,3")
     return names
 
 
