@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PATH", "Run", "check_only", "choose_device", "finished_before", "inputs_of", "prepare"]
 
-# How legs ended that need not run again.
-_KEPT = ("finished", "stopped")
 # A leg finds torchrun even where the virtual environment was not activated.
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 """Where legs' commands are looked for."""
@@ -186,11 +184,18 @@ def inputs_of(
 
 
 def finished_before(suite: Suite, names: Sequence[str], device: str, out: Path) -> dict[str, LegResult]:
-    """The legs that an earlier run in `out` has finished, under a suite that says the same of them."""
-    done = {}
+    """The legs that an earlier run in `out` has finished, under a suite that says the same of them.
+
+    Not one whose metrics are gone. One that was ended early counts as long as nothing in the suite is another, for it
+    was wrong beside this baseline and by these bounds.
+    """
+    directory, done = RunDirectory(out), {}
     for name in names:
         with contextlib.suppress(UsageError):
-            leg = RunDirectory(out).read_leg(name)
-            if leg is not None and leg.status in _KEPT and leg.digest == digest(suite, name, device):
+            leg = directory.read_leg(name)
+            if leg is None or leg.digest != digest(suite, name, device):
+                continue
+            kept = leg.status == "finished" or (leg.status == "stopped" and directory.read_snapshot().suite == suite)
+            if kept and leg.source is not None and (out / leg.source).exists():
                 done[name] = leg
     return done

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from parity.errors import UsageError
-from parity.rundir import RunDirectory, last_lines, log_lines
+from parity.prepare import finished_before
+from parity.result import LegResult
+from parity.rundir import RunDirectory, Snapshot, last_lines, log_lines
+from parity.suite import Bounds, BoundsByMetric, Suite, digest, load
 from tests.test_cli import parity
 from tests.test_run import command, result_of, suite
 
@@ -184,6 +187,39 @@ def test_resume__a_leg_whose_metrics_are_to_be_found_elsewhere_runs_again(tmp_pa
     done = parity("run", suite(tmp_path, legs), "--resume", "--out", tmp_path / "out")
     assert "finished already: tp1\n" in done.stdout
     assert (done.returncode, status_of(tmp_path / "out", "tp3")) == (4, "no curve")
+
+
+def left(tmp_path: Path, ended: Suite) -> Path:
+    """What a run left of which one leg finished and the other was ended early."""
+    directory, _ = RunDirectory.create(tmp_path / "out", keep=False, legs=[])
+    snapshot = Snapshot(run_id="earlier", reproduce="", device="cpu", suite=ended)
+    directory.write("suite.json", snapshot.model_dump_json())
+    for name, status in {"tp1": "finished", "tp3": "stopped"}.items():
+        source = f"legs/{name}/rank-0.jsonl"
+        leg = {"name": name, "digest": digest(ended, name, "cpu"), "status": status, "source": source}
+        directory.write_leg(LegResult.model_validate(leg))
+        directory.write(source, "{}")
+    return directory.path
+
+
+def test_resume__a_leg_whose_metrics_are_gone_runs_again(tmp_path: Path) -> None:
+    one = load(suite(tmp_path, {"tp1": {}, "tp3": {"layout": {"tp": 3}}}))
+    out = left(tmp_path, one)
+    assert [*finished_before(one, ["tp1", "tp3"], "cpu", out)] == ["tp1", "tp3"]
+    (out / "legs" / "tp1" / "rank-0.jsonl").unlink()
+    assert [*finished_before(one, ["tp1", "tp3"], "cpu", out)] == ["tp3"]
+
+
+def test_resume__a_leg_that_was_ended_early_runs_again_where_its_baseline_or_its_bounds_are_others(
+    tmp_path: Path,
+) -> None:
+    legs: dict[str, Any] = {"tp1": {}, "tp3": {"layout": {"tp": 3}}}
+    one = load(suite(tmp_path, legs))
+    out = left(tmp_path, one)
+    wider = one.model_copy(update={"bounds": BoundsByMetric(loss=Bounds(first_rtol=1.0))})
+    assert [*finished_before(wider, ["tp1", "tp3"], "cpu", out)] == ["tp1"]
+    legs["tp1"] = {"env": {"OTHER": "1"}}
+    assert [*finished_before(load(suite(tmp_path, legs)), ["tp1", "tp3"], "cpu", out)] == []
 
 
 @pytest.mark.slow
