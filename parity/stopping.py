@@ -46,7 +46,7 @@ class Stopping:
         self.ending: dict[str, str] = {}
         self._directory, self._snapshot, self._sources = directory, snapshot, sources
         self._earlier, self._begun = earlier, {*earlier}
-        self._open = snapshot.suite.compare
+        self._open = snapshot.suite.compare if snapshot.suite.stop == "first-divergence" else []
         self._wrong: dict[str, list[str]] = {}
 
     def take(self, event: Event) -> None:
