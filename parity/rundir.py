@@ -202,6 +202,9 @@ class RunDirectory:
             return None
         if leg.name != name:
             raise UsageError(f"{path}: is that of another leg")
+        for file in filter(None, (leg.source, *leg.logs)):  # the leg may have written all this
+            if Path(file).parts[:2] != ("legs", name) or ".." in Path(file).parts:
+                raise UsageError(f"{path}: names {plain(file)}, which is not below the leg's own folder")
         return leg
 
     def read_snapshot(self) -> Snapshot:

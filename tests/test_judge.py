@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from parity.errors import UsageError
 from parity.judge import judge_run
 from parity.result import LegResult, Result
 from parity.rundir import RunDirectory, Snapshot
@@ -110,6 +111,18 @@ def test_how_a_leg_ended_and_what_it_left(tmp_path: Path, leg: dict[str, Any], v
     result = judged(directory)
     assert result.verdict == verdict, result.summary
     assert said in " ".join([result.summary, *result.notes])
+
+
+@pytest.mark.parametrize("file", ["legs/a/rank-0.jsonl", "legs/b/../a/rank-0.jsonl", "/legs/b/x", "suite.json"])
+def test_a_leg_is_judged_by_no_other_leg_s_files(tmp_path: Path, file: str) -> None:
+    directory = run_directory(tmp_path)
+    leave(directory, "a")
+    for key in ("source", "logs"):
+        leave(directory, "b")
+        at = directory.leg("b") / "leg.json"
+        at.write_text(json.dumps(json.loads(at.read_text()) | {key: file if key == "source" else [file]}))
+        with pytest.raises(UsageError, match="which is not below the leg's own folder"):
+            judged(directory)
 
 
 def test_the_peak_memory_that_a_leg_recorded_is_in_its_result(tmp_path: Path) -> None:
