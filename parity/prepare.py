@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from parity.cache import Cache
     from parity.cache.inputs import Inputs
 
-__all__ = ["PATH", "Run", "check_only", "choose_device", "finished_before", "inputs_of", "prepare"]
+__all__ = [
+    "PATH",
+    "Run",
+    "check_environment",
+    "check_only",
+    "choose_device",
+    "finished_before",
+    "inputs_of",
+    "prepare",
+]
 
 # A leg finds torchrun even where the virtual environment was not activated.
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
@@ -88,14 +97,23 @@ def choose_device(suite: Suite, only: Sequence[str], slots: Slots) -> tuple[Devi
     return device, note
 
 
+def check_environment() -> None:
+    """Go on only if this process's environment, which legs inherit, would not move every leg's weights.
+
+    Raises:
+        UsageError: it would.
+    """
+    if PERTURB in os.environ:
+        raise UsageError(f"{PERTURB}: is set here, and would move the weights of every leg: unset it")
+
+
 def check_only(suite: Suite, only: Sequence[str]) -> list[str]:
     """The legs to run, in the suite's order: those named, or all that some comparison needs.
 
     Raises:
-        UsageError: a name is no leg of the suite, or this process's environment would move every leg's weights.
+        UsageError: a name is no leg of the suite; or as `check_environment`.
     """
-    if PERTURB in os.environ:
-        raise UsageError(f"{PERTURB}: is set here, and would move the weights of every leg: unset it")
+    check_environment()
     unknown = [name for name in only if name not in suite.legs]
     if unknown:
         raise UsageError(*(f"--only {name}: no such leg; there is {', '.join(suite.legs)}" for name in unknown))

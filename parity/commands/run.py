@@ -118,12 +118,14 @@ def run(
 
 def _preparing(take: "Callable[[Event], None]") -> "Callable[[Event], None]":
     """Pass events on. What judges and reports is made ready beside the first leg, and nobody waits for it."""
+    from parity.launch import LegStarted
+
     begun = False
 
     def listen(event: "Event") -> None:
         nonlocal begun
         take(event)
-        if not begun and type(event).__name__ == "LegStarted":
+        if not begun and isinstance(event, LegStarted):
             begun = True
             threading.Thread(target=_prepare).start()
 
@@ -140,8 +142,10 @@ def _follow(suite: "Suite", path: Path, out: Path, slots: "Slots", node: int) ->
     from parity.checks.outcome import Verdict
     from parity.console import make_console
     from parity.follow import follow, followed
+    from parity.prepare import check_environment
     from parity.progress import show_progress
 
+    check_environment()
     console = make_console()
     layouts = {name: str(suite.legs[name].sizes()) for name in followed(suite, node)}
     console.print(f"machine {node}: waiting for machine 0 to begin a run in {out}", markup=False, soft_wrap=True)

@@ -189,6 +189,15 @@ def test_an_embedded_suite_passes_over_two_machines(tmp_path: Path) -> None:
     assert {f"legs/tp4/{name}.log" for name in ("node-0", "node-1", "rank-0", "rank-3")} <= set(leg.logs)
 
 
+def test_no_machine_moves_the_weights_of_its_parts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_suite(tmp_path)
+    monkeypatch.setenv("PARITY_PERTURB", "1")
+    with parity(tmp_path, "--node-rank", "1") as process:
+        out = process.communicate(timeout=60)[0]
+    assert (process.returncode, len(out.splitlines())) == (2, 1)
+    assert out.startswith("PARITY_PERTURB: is set here")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
