@@ -7,7 +7,7 @@ from typing import Literal
 
 from parity.launch.cause import Cause
 
-__all__ = ["LegEnd", "LegPlan", "Status"]
+__all__ = ["LegEnd", "LegPlan", "Slurm", "Status", "Torchrun"]
 
 Status = Literal["finished", "failed", "timed out", "interrupted", "stopped", "not started"]
 
