@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["DeviceLocks"]
 
-FOLDER = Path("/tmp")  # one for all users of the machine  # noqa: S108
+FOLDER = Path("/tmp")  # one for all users of the machine; a container has its own  # noqa: S108
 
 
 class DeviceLocks:
