@@ -1,5 +1,7 @@
 """The report at a terminal: the first screen, as in the comment."""
 
+import shlex
+
 from rich.console import Console
 from rich.text import Text
 
@@ -32,7 +34,7 @@ def render_terminal(result: Result, console: Console, where: str | None = None) 
     if len(result.notes) > _NOTES:
         lines.append(Text(f"{len(result.notes) - _NOTES} more notes are in the report", style="dim"))
     if where:
-        lines.append(Text(f"report: {where}/report.md; parity show {where} tells more", style="dim"))
+        lines.append(Text(f"report: {where}/report.md; parity show {shlex.quote(where)} tells more", style="dim"))
     print_lines(lines, console)
 
 

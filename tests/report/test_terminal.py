@@ -67,6 +67,8 @@ def test_a_narrow_terminal_is_shown_fewer_columns_and_no_number_is_cut(width: in
 def test_where_the_report_is_and_what_tells_more() -> None:
     last = shown(FULL, where="parity-out").splitlines()[-1]
     assert last == "report: parity-out/report.md; parity show parity-out tells more"
+    last = shown(FULL, where="my out").splitlines()[-1]
+    assert last == "report: my out/report.md; parity show 'my out' tells more"
 
 
 def test_the_verdict_has_a_colour_where_colours_are_welcome() -> None:
