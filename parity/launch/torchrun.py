@@ -4,9 +4,12 @@ torchrun takes each option that its command line does not give from a variable `
 need not change. Its workers' output still reaches the command's own output, as a pipe behind it may want that.
 """
 
+import errno
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from parity.errors import UsageError
 from parity.untrusted import open_regular, replacing
@@ -14,6 +17,7 @@ from parity.untrusted import open_regular, replacing
 __all__ = ["FOLDER", "collect_logs", "failures", "variables"]
 
 FOLDER = "torchrun"  # in the leg's directory
+_CHUNK = 1 << 20
 RANK = re.compile(r"[0-9]{1,9}")  # longer names of folders are not torchrun's
 
 # Nothing in it reaches over more than one line's end: `\s*` at a line's start takes minutes on a log of empty lines.
@@ -73,11 +77,31 @@ def _join(parts: list[Path], target: Path, directory: Path) -> None:
             except UsageError:
                 continue
             with file:
-                while chunk := file.read(1 << 20):
-                    if last != b"\n" and file.tell() == len(chunk):  # the stream before stopped mid-line
-                        out.write(b"\n")
-                    out.write(chunk)
-                    last = chunk[-1:]
+                size = os.fstat(file.fileno()).st_size
+                if size and last != b"\n":  # the stream before stopped mid-line
+                    out.write(b"\n")
+                if size:
+                    _append(file.fileno(), size, out)
+                    last = os.pread(file.fileno(), 1, size - 1)
+
+
+def _append(source: int, size: int, out: BinaryIO) -> None:
+    """Copy a file to the end of another, holes as holes: one of any size is made in a moment, and read for hours."""
+    begin, at = out.tell(), 0
+    while at < size:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # which says that nothing but a hole is left
+                raise
+            break
+        end = min(size, os.lseek(source, at, os.SEEK_HOLE))
+        out.seek(begin + at)
+        while at < end and (chunk := os.pread(source, min(_CHUNK, end - at), at)):
+            out.write(chunk)
+            at += len(chunk)
+    out.seek(begin + size)
+    out.truncate()
 
 
 def failures(output: str) -> Mapping[int, int]:

@@ -24,6 +24,26 @@ def test_output_is_whole(bench: Bench) -> None:
     assert bench.read("command.log") == bench.read("rank-0.log") == "out\nerr\ntorn"
 
 
+def test_torchrun__a_log_of_holes_takes_no_time_to_keep(tmp_path: Path) -> None:
+    folder = tmp_path / "torchrun" / "id" / "attempt_0" / "0"
+    folder.mkdir(parents=True)
+    with (folder / "stdout.log").open("wb") as log:
+        log.write(b"begun")
+        log.truncate(1 << 40)
+        log.seek((1 << 39) + 7)
+        log.write(b"between")
+    (folder / "stderr.log").write_bytes(b"err\n" * (1 << 19))
+    assert torchrun.collect_logs(tmp_path) == [0]
+    kept = tmp_path / "rank-0.log"
+    assert kept.stat().st_size == (1 << 40) + 1 + (4 << 19)
+    with kept.open("rb") as log:
+        assert log.read(6) == b"begun\0"
+        log.seek((1 << 39) + 7)
+        assert log.read(8) == b"between\0"
+        log.seek((1 << 40) - 1)
+        assert log.read() == b"\0\n" + b"err\n" * (1 << 19)
+
+
 def test_arguments_are_not_read_by_a_shell(bench: Bench) -> None:
     assert bench.run_one(1, command=("echo", "a b", "$HOME", ";")).status == "finished"
     assert bench.read("command.log") == "a b $HOME ;\n"
