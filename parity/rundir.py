@@ -111,7 +111,7 @@ class RunDirectory:
         moved = None
         try:
             lock = _locked(path)
-            if any(path.iterdir()):
+            if any(path.iterdir()) and not _only_begun(path):
                 if not (path / "suite.json").exists():
                     raise UsageError(f"{path}: holds files that are not from a run; give another --out")
                 if not keep:
@@ -240,6 +240,12 @@ def _locked(path: Path) -> int:
         if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL):
             raise
     return lock
+
+
+def _only_begun(path: Path) -> bool:
+    """Whether a run came no further here than to make its folders, as where the disk was full already."""
+    legs = path / "legs"
+    return [*path.iterdir()] == [legs] and legs.is_dir() and not legs.is_symlink() and not any(legs.iterdir())
 
 
 def _validated(kind: type[_ModelT], path: Path, within: Path) -> _ModelT:

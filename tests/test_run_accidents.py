@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -242,6 +243,17 @@ def test_create__a_file_system_without_locks_will_do(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert RunDirectory.create(tmp_path / "out", keep=False, legs=["a"])[0].path == tmp_path / "out"
+
+
+def test_create__a_run_that_could_write_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "legs").mkdir(parents=True)
+    directory, moved = RunDirectory.create(out, keep=False, legs=["a"])
+    os.close(directory.lock)
+    assert moved is None
+    (out / "legs" / "a").mkdir()
+    with pytest.raises(UsageError, match="holds files that are not from a run"):
+        RunDirectory.create(out, keep=False, legs=["a"])
 
 
 def test_create__two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
