@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from parity.errors import UsageError
+from parity.errors import DeviceError, UsageError
 from parity.launch import Event, LegEnd, Machines, run_legs
 from parity.planning import needs
 from parity.prepare import Run
@@ -72,10 +72,14 @@ def follow(
     takes = {need.name: need for need in needs(suite, names, snapshot.device, times)}
     run = Run(suite, folder, suite_dir.absolute(), directory, snapshot, names, slots, takes)
     machines.begin(run_id)
-    return run_legs(
-        [leg_plan(run, name) for name in names],
-        slots=slots,
-        run_id=f"{run_id}.{node}",  # another than machine 0's: each ends what is its own
-        on_event=on_event,
-        machines=machines,
-    )
+    try:
+        return run_legs(
+            [leg_plan(run, name) for name in names],
+            slots=slots,
+            run_id=f"{run_id}.{node}",  # another than machine 0's: each ends what is its own
+            on_event=on_event,
+            machines=machines,
+        )
+    except DeviceError:
+        machines.leave()  # so that nobody waits for this one
+        raise

@@ -152,6 +152,10 @@ def test_a_follower_of_no_one_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
         Machines(tmp_path, 1).wait()
 
 
+# One of them fails at once, where no source says what it left.
+SHORT = {"one": {"command": "true"}, "tp4": {"layout": {"tp": 4}}}
+
+
 def write_suite(folder: Path, **more: object) -> None:
     content = {
         "name": "over-machines",
@@ -187,6 +191,16 @@ def test_an_embedded_suite_passes_over_two_machines(tmp_path: Path) -> None:
     leg = RunDirectory(tmp_path / "parity-out").read_leg("tp4")
     assert leg is not None
     assert {f"legs/tp4/{name}.log" for name in ("node-0", "node-1", "rank-0", "rank-3")} <= set(leg.logs)
+
+
+def test_nobody_waits_for_a_machine_that_has_too_few_devices(tmp_path: Path) -> None:
+    write_suite(tmp_path, trainer={"command": "sleep 600"}, source="{out}/log.jsonl", floor=None, legs=SHORT)
+    with parity(tmp_path, "--node-rank", "1", "--slots", "1") as other, parity(tmp_path, "--node-rank", "0") as first:
+        told, said = other.communicate(timeout=100)[0], first.communicate(timeout=100)[0]
+    assert other.returncode == 4
+    assert "tp4: needs 2 ranks, this machine has room for 1" in told
+    assert "tp4: failed" in said
+    assert "machine 1 has ended its run" in said
 
 
 def test_no_machine_moves_the_weights_of_its_parts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
