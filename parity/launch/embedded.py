@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import math
 import os
 import signal
 import time
@@ -19,6 +20,8 @@ from parity.launch.plan import LegPlan
 
 __all__ = ["EmbeddedLeg"]
 
+FORKING = 60.0  # seconds in which a process that has imported torch forks a leg's ranks: it takes milliseconds
+
 
 class EmbeddedLeg(Leg):
     """Asks the warm process for a leader, and learns from it how each rank ended."""
@@ -30,6 +33,7 @@ class EmbeddedLeg(Leg):
         self._warm = warm
         self._leader: psutil.Process | None = None
         self._led = False
+        self._fork_by = math.inf  # when the ranks should be there at the latest
         self._ranks: list[psutil.Process] = []
         self._exits: dict[int, tuple[int, float, float]] = {}  # code; when, by both clocks
         self._torn = b""
@@ -60,8 +64,8 @@ class EmbeddedLeg(Leg):
             os.close(write)
 
     def poll(self) -> bool:
-        if not self._led and self._warm.error is not None:
-            self._gone = True
+        if not self._led:
+            self._wait()
         while not self._gone:
             try:
                 data = os.read(self.wake[0], 1 << 16)
@@ -72,6 +76,15 @@ class EmbeddedLeg(Leg):
             for line in lines:
                 self._hear(json.loads(line))
         return self._gone
+
+    def _wait(self) -> None:
+        """For the ranks, as long as the warm process can be expected to fork them."""
+        now = time.monotonic()
+        if self._warm.ready is not None:
+            self._fork_by = min(self._fork_by, now + FORKING)
+        if now > self._fork_by:
+            self._warm.error = f"the process that starts ranks has started none for {FORKING:g} s"
+        self._gone = self._warm.error is not None
 
     def _hear(self, news: dict[str, object]) -> None:
         if "error" in news:

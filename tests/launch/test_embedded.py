@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from parity.launch import Event, LegFinished, LegProgress, LegStarted, TorchImported
+from parity.launch import Event, LegFinished, LegProgress, LegStarted, TorchImported, embedded
 from tests.launch.conftest import Bench
 
 pytestmark = pytest.mark.slow
@@ -213,3 +213,20 @@ def test_the_warm_process_is_replaced_when_it_is_killed(bench: Bench) -> None:
     assert ends["hit"].status == "failed"
     assert ends["hit"].error == "the process that starts ranks ended (-9): without a word"
     assert ends["later"].status == "finished"
+
+
+def test_legs_end_and_others_go_on_when_the_warm_process_has_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "FORKING", 2.0)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, LegFinished) and event.end.name == "first":
+            for child in psutil.Process().children():
+                if any("parity.launch.warm" in argument for argument in child.cmdline()):
+                    child.suspend()
+
+    plans = [bench.plan("first", 4, "ok"), bench.plan("hit", 3, "ok"), bench.plan("later", 2, "ok")]
+    ends = bench.run(*plans, slots=4, listen=listen)
+    assert [end.status for end in ends.values()] == ["finished", "failed", "finished"]
+    assert ends["hit"].error == "the process that starts ranks has started none for 2 s"
