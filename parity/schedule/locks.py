@@ -50,7 +50,9 @@ class DeviceLocks:
         if lock is not None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                if not os.path.samestat(os.fstat(lock), self._files[device].lstat()):
+                    raise BlockingIOError  # it was removed meanwhile, and another may lie there
+            except (BlockingIOError, FileNotFoundError):
                 os.close(lock)
                 return False
             except OSError:

@@ -76,3 +76,16 @@ def test_what_lies_where_a_lock_should_harms_nothing(folder: Path, plant: Callab
 def test_without_a_place_for_locks_all_devices_are_free(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "FOLDER", folder / "none")
     assert DeviceLocks(OURS).take(["0"]) == ("0",)
+
+
+def test_a_lock_whose_file_was_removed_and_made_anew_is_no_lock(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "parity-CUDA-GPU-8.lock"
+
+    def replaced(lock: int, how: int) -> None:
+        file.unlink()
+        file.touch()
+
+    monkeypatch.setattr("fcntl.flock", replaced)
+    assert DeviceLocks(OURS).take(["0", "2"]) == ("2",)
