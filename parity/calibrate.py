@@ -17,8 +17,8 @@ from parity.errors import UsageError
 from parity.judge import read_legs
 from parity.rundir import RunDirectory
 from parity.suite import Suite
-from parity.suite_floor import with_floor_legs
-from parity.suite_values import Floor
+from parity.suite.floor import with_floor_legs
+from parity.suite.values import Floor
 
 __all__ = ["Calibrated", "Calibration", "as_yaml", "bounds_of", "calibrated", "with_runs"]
 

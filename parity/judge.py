@@ -29,7 +29,7 @@ from parity.records import LINE_LIMIT, SIZE_LIMIT, read_records
 from parity.result import ComparisonResult, LegResult, LegStatus, Result
 from parity.rundir import RunDirectory, Snapshot, log_lines
 from parity.suite import Compare, Leg, Source, Suite, digest
-from parity.suite_values import PERTURB
+from parity.suite.values import PERTURB
 
 __all__ = ["curves_of", "is_whole", "judge", "judge_run", "read_legs"]
 

@@ -17,7 +17,7 @@ from parity.rundir import RunDirectory, Snapshot, new_run_id
 from parity.schedule import WORDS, Device, Need, Slots, check_room
 from parity.schedule.expected import expected
 from parity.suite import Suite, digest
-from parity.suite_values import PERTURB
+from parity.suite.values import PERTURB
 
 if TYPE_CHECKING:
     from parity.cache import Cache

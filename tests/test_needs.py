@@ -8,8 +8,8 @@ import pytest
 from parity.errors import PackageError
 from parity.needs import check_needs, interpreter
 from parity.suite import Suite
+from tests.suite.test_suite import written
 from tests.test_cli import parity
-from tests.test_suite import written
 
 HERE = str(Path(sys.executable).parent)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from parity.checks.comparison import JUDGED, Comparison, Gap, Leg
 from parity.display.sampling import POINTS, sampled
-from parity.result_drawn import CurveResult, DeviationResult
+from parity.result.drawn import CurveResult, DeviationResult
 
 __all__ = ["curves", "deviation", "points_for"]
 

@@ -8,7 +8,7 @@ from parity.checks.comparison import Comparison
 from parity.checks.groups import GROUPS
 from parity.checks.noise import parameter_floors
 from parity.checks.parameters import Apart, apart, common_steps, recorded
-from parity.result_drawn import GradientMap
+from parity.result.drawn import GradientMap
 
 __all__ = ["gradient_map", "layer_of"]
 

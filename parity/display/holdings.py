@@ -5,7 +5,7 @@ from collections import defaultdict
 from parity.checks.groups import GROUPS, group_of
 from parity.layout import axis_of
 from parity.records.record import LegRecords, RankRecord
-from parity.result_drawn import ExpertsResult, PartResult, RankResult, ShardedResult
+from parity.result.drawn import ExpertsResult, PartResult, RankResult, ShardedResult
 
 __all__ = ["holdings", "sharded"]
 

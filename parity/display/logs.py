@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from parity.errors import UsageError
 from parity.plain import plain
 from parity.result import LegResult
-from parity.result_drawn import LogTail
+from parity.result.drawn import LogTail
 from parity.rundir import RunDirectory, last_lines
 
 __all__ = ["tails"]

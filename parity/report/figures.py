@@ -15,7 +15,7 @@ from parity.plain import plain
 from parity.report import text
 from parity.report.log_axis import LogAxis
 from parity.result import ComparisonResult, MetricResult, Result
-from parity.result_drawn import CurveResult, DeviationResult
+from parity.result.drawn import CurveResult, DeviationResult
 
 __all__ = ["Figure", "curves", "for_plotly", "gap", "leg_names", "look"]
 

@@ -10,7 +10,7 @@ from parity.report import text
 from parity.report.figures import Figure, for_plotly
 from parity.report.log_axis import LogAxis
 from parity.result import ComparisonResult
-from parity.result_drawn import GradientMap
+from parity.result.drawn import GradientMap
 
 __all__ = ["gradient_map"]
 

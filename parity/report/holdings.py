@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from parity.checks.words import plural, spans
 from parity.result import LegResult
-from parity.result_drawn import PartResult, ShardedResult
+from parity.result.drawn import PartResult, ShardedResult
 
 __all__ = ["Holdings", "Strip", "holdings"]
 

@@ -17,7 +17,7 @@ from parity.judge import judge
 from parity.plain import plain
 from parity.report.details import printable
 from parity.result import ComparisonResult, LegResult, Result, read_result
-from parity.result_drawn import DeviationResult
+from parity.result.drawn import DeviationResult
 from parity.rundir import RunDirectory
 
 __all__ = ["Opened", "Series", "open_run"]

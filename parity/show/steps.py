@@ -10,7 +10,7 @@ from parity.errors import UsageError
 from parity.report import text
 from parity.report.columns import Columns
 from parity.result import LegResult
-from parity.result_drawn import DeviationResult
+from parity.result.drawn import DeviationResult
 from parity.show.apart import KINDS, Pair, furthest_first, pairs, parameter_table, parameters_at, sketched_steps
 from parity.show.opened import Opened
 

@@ -12,7 +12,7 @@ from parity.display.curves import curves
 from parity.display.holdings import holdings, sharded
 from parity.layout import Layout
 from parity.result import ComparisonResult, LegResult, Result
-from parity.result_drawn import LogTail
+from parity.result.drawn import LogTail
 from tests.checks.recorded import EXPERTS, Q0, plain_run, tp3
 from tests.drawing import LOSS, NORM, compare, leg, noisy
 from tests.records.drawing import MODEL, Drawn, draw

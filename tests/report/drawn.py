@@ -5,7 +5,7 @@ import numpy as np
 from parity.compare import compare as compared
 from parity.display.curves import curves
 from parity.result import LegResult, Result
-from parity.result_drawn import (
+from parity.result.drawn import (
     ExpertsResult,
     GradientMap,
     LogTail,

@@ -7,7 +7,7 @@ from parity.display.legs import with_display
 from parity.records.record import Batch
 from parity.report.legs import asymmetries, environment
 from parity.result import LegResult
-from parity.result_drawn import RankResult
+from parity.result.drawn import RankResult
 from parity.rundir import RunDirectory
 from tests.checks.recorded import tp3
 from tests.drawing import LOSS, leg

@@ -15,7 +15,7 @@ from parity.plain import plain
 from parity.report.markdown import render_markdown
 from parity.report.sections import chapters
 from parity.result import LegResult, Result
-from parity.result_drawn import LogTail
+from parity.result.drawn import LogTail
 from tests.drawing import LOSS, NORM, compare, leg, noisy
 from tests.report.cases import CASES
 from tests.report.filling import replaced, with_parameters

@@ -18,7 +18,7 @@ from parity.report.first_screen import LINES
 from parity.report.markdown import render_markdown
 from parity.report.sections import Chapter, chapters
 from parity.result import Result
-from parity.result_drawn import LogTail
+from parity.result.drawn import LogTail
 from tests.report.filling import replaced
 from tests.report.test_markdown import FULL, GITHUB, TEXTS, tables
 

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from parity.document import Problem, suggestion
 from parity.layout import AXES, Layout
 from parity.placeholders import PLACEHOLDER, PLACEHOLDERS, fill
-from parity.suite import Leg, Suite, Trainer, train_options
-from parity.suite_launcher import Launcher, LauncherSetting
-from parity.suite_values import PERTURB
+from parity.suite.launcher import Launcher, LauncherSetting
+from parity.suite.suite import Leg, Suite, Trainer, train_options
+from parity.suite.values import PERTURB
 from parity.train.options import problems
 
 __all__ = ["LAUNCHERS", "ROLES", "broken_rules"]

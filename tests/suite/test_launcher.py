@@ -10,7 +10,7 @@ from parity.errors import DeviceError, UsageError
 from parity.rundir import placeholders
 from parity.schedule import Slots
 from parity.suite import Suite, load
-from parity.suite_launcher import Launcher
+from parity.suite.launcher import Launcher
 
 
 def suite(

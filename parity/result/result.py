@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field, ValidationError
 from parity import __version__
 from parity.errors import UsageError
 from parity.plain import plain
-from parity.result_drawn import CurveResult, DeviationResult, GradientMap, LogTail, RankResult, ShardedResult
-from parity.result_values import WRITTEN, Number
+from parity.result.drawn import CurveResult, DeviationResult, GradientMap, LogTail, RankResult, ShardedResult
+from parity.result.values import WRITTEN, Number
 from parity.untrusted import MissingError, read_bytes
 
 __all__ = [

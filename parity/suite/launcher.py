@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from parity.suite_values import Line
+from parity.suite.values import Line
 
 __all__ = ["Launcher", "LauncherSetting", "SlurmSetting", "TorchrunSetting"]
 

@@ -21,8 +21,8 @@ from parity.checks.defaults import DEFAULT_K
 from parity.document import Document, explain
 from parity.errors import UsageError
 from parity.layout import Layout
-from parity.suite_launcher import Launcher, LauncherSetting
-from parity.suite_values import (
+from parity.suite.launcher import Launcher, LauncherSetting
+from parity.suite.values import (
     Environment,
     FloorSetting,
     Line,
@@ -298,8 +298,8 @@ def load(path: Path, overrides: Mapping[str, object] | None = None) -> Suite:
     Raises:
         UsageError: one line for every mistake, with the file, the line and the path of the key.
     """
-    from parity.suite_floor import with_floor_legs
-    from parity.suite_rules import broken_rules
+    from parity.suite.floor import with_floor_legs
+    from parity.suite.rules import broken_rules
 
     document = Document.read(path)
     content = document.content

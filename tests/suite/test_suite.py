@@ -20,9 +20,9 @@ from parity.layout import AXES
 from parity.placeholders import fill
 from parity.schemas import FOLDER, generate
 from parity.suite import LayoutSizes, Suite, digest, load, train_options
-from parity.suite_rules import LAUNCHERS
+from parity.suite.rules import LAUNCHERS
 
-HOME = Path(__file__).parent.parent / "parity" / "recipes"
+HOME = Path(__file__).parents[2] / "parity" / "recipes"
 RECIPES = [HOME / "init.yml", *sorted(HOME.glob("*/*.yml"))]
 EMBEDDED = HOME / "embedded" / "tensor-parallel.yml"
 

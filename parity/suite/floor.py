@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from parity.document import Problem
-from parity.suite import Compare, Leg, Suite, Trainer, run_of
-from parity.suite_values import PERTURB, Floor
+from parity.suite.suite import Compare, Leg, Suite, Trainer, run_of
+from parity.suite.values import PERTURB, Floor
 
 __all__ = ["with_floor_legs"]
 

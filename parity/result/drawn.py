@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from parity.result_values import WRITTEN, Number
+from parity.result.values import WRITTEN, Number
 
 __all__ = [
     "CurveResult",

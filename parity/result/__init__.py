@@ -1,0 +1,43 @@
+"""What came out, as `result.json` has it: the one thing that every report is made of."""
+
+from parity.result.result import (
+    Chart,
+    ComparisonResult,
+    GapResult,
+    LeastResult,
+    LegResult,
+    LegStatus,
+    MetricResult,
+    Model,
+    Number,
+    OutcomeResult,
+    ParameterResult,
+    Result,
+    Reused,
+    Row,
+    SensitivityResult,
+    VerdictName,
+    now,
+    read_result,
+)
+
+__all__ = [
+    "Chart",
+    "ComparisonResult",
+    "GapResult",
+    "LeastResult",
+    "LegResult",
+    "LegStatus",
+    "MetricResult",
+    "Model",
+    "Number",
+    "OutcomeResult",
+    "ParameterResult",
+    "Result",
+    "Reused",
+    "Row",
+    "SensitivityResult",
+    "VerdictName",
+    "now",
+    "read_result",
+]
