@@ -14,7 +14,7 @@ from parity.checks.noise import horizon, noise_floor, sane_legs
 from parity.checks.outcome import Status
 from parity.checks.words import number
 from parity.errors import UsageError
-from parity.judge import read_legs
+from parity.legs import read_legs
 from parity.rundir import RunDirectory
 from parity.suite import Suite
 from parity.suite.floor import with_floor_legs

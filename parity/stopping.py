@@ -10,8 +10,8 @@ from parity.checks import forward
 from parity.checks.allowance import DOUBT
 from parity.checks.comparison import Comparison, Leg
 from parity.checks.outcome import Status
-from parity.judge import curves_of
 from parity.launch import Event, LegFinished, LegProgress
+from parity.legs import curves_of
 from parity.result import LegResult
 from parity.rundir import RunDirectory, Snapshot
 from parity.suite import Compare

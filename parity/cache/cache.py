@@ -121,7 +121,7 @@ class Cache:
 
 def _is_good(directory: RunDirectory, snapshot: Snapshot, leg: LegResult) -> bool:
     """Whether a leg finished under this suite, with a curve of every step."""
-    from parity.judge import curves_of, is_whole
+    from parity.legs import curves_of, is_whole
 
     if leg.status != "finished" or leg.digest != digest(snapshot.suite, leg.name, snapshot.device):
         return False

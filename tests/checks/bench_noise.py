@@ -18,7 +18,7 @@ from parity.checks.comparison import Comparison, Leg
 from parity.checks.noise import horizon, noise_floor, parameter_floors
 from parity.checks.parameters import apart, common_steps
 from parity.checks.profiles import PROFILES
-from parity.judge import read_legs
+from parity.legs import read_legs
 from parity.rundir import RunDirectory
 from parity.selftest.cases import clean_suite
 
