@@ -2,18 +2,16 @@
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from parity.suite.values import Line
+from parity.suite.values import Line, Model
 
 __all__ = ["Launcher", "LauncherSetting", "SlurmSetting", "TorchrunSetting"]
 
 
-class SlurmSetting(BaseModel):
+class SlurmSetting(Model):
     """Slurm runs the leg: in the allocation that parity itself runs in, or as a job of its own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ranks_per_node: int | None = Field(
         default=None, ge=1, description="The most ranks of a leg on one node; all of them if not given."
@@ -24,10 +22,8 @@ class SlurmSetting(BaseModel):
     )
 
 
-class TorchrunSetting(BaseModel):
+class TorchrunSetting(Model):
     """torchrun on several machines, on each of which `parity run --node-rank` is started by hand or by CI."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     nnodes: int = Field(ge=2, le=10_000, description="Machines; each gets as many of a leg's ranks as any other.")
     rdzv_endpoint: str = Field(
@@ -35,10 +31,8 @@ class TorchrunSetting(BaseModel):
     )
 
 
-class Launcher(BaseModel):
+class Launcher(Model):
     """What starts the ranks; this machine if nothing is given."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     slurm: SlurmSetting | None = None
     torchrun: TorchrunSetting | None = None

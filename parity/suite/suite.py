@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -26,6 +24,7 @@ from parity.suite.values import (
     Environment,
     FloorSetting,
     Line,
+    Model,
     Module,
     Name,
     Names,
@@ -50,14 +49,10 @@ __all__ = [
 ]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
 
 
-class LayoutSizes(_Model):
+class LayoutSizes(Model):
     """Parallel sizes; expert parallelism (`ep`) reuses the ranks of dp, fsdp and cp."""
 
     dp: Size = 1
@@ -68,7 +63,7 @@ class LayoutSizes(_Model):
     cp: Size = 1
 
 
-class _TrainerBase(_Model):
+class _TrainerBase(Model):
     """The embedded trainer, or any command. Written back with only the options that were given: a leg's own options
     override the suite's, and a default is no option of a leg.
     """
@@ -99,7 +94,7 @@ def _option_fields() -> dict[str, Any]:
 Trainer: Any = create_model("Trainer", __base__=_TrainerBase, **_option_fields())
 
 
-class Bounds(_Model):
+class Bounds(Model):
     """What is allowed for one metric; what is not given comes from the profile."""
 
     first_rtol: Relative | None = Field(default=None, description="Relative, at the first step.")
@@ -112,7 +107,7 @@ class Bounds(_Model):
     until: int | None = Field(default=None, ge=1, description="Last step that is judged; later ones are shown.")
 
 
-class BoundsByMetric(_Model):
+class BoundsByMetric(Model):
     """Bounds for the metrics that are judged."""
 
     loss: Bounds | None = None
@@ -138,14 +133,14 @@ Require = list[
 Proof = Literal["proven", "unproven"]
 
 
-class Evidence(_Model):
+class Evidence(Model):
     """What a leg's logs must and must not say, for frameworks that only log which layout they applied."""
 
     must_match: list[Pattern] = Field(default=[], description="Regular expressions; each must match some line.")
     must_not_match: list[Pattern] = Field(default=[], description="Regular expressions that no line may match.")
 
 
-class Leg(_Model):
+class Leg(Model):
     """One training run of the model under one layout."""
 
     layout: LayoutSizes = Field(default=LayoutSizes(), description="Parallel sizes; what is not given is 1.")
@@ -171,7 +166,7 @@ class Leg(_Model):
         return self.nproc or self.sizes().world_size
 
 
-class Compare(_Model):
+class Compare(Model):
     """One comparison."""
 
     baseline: Name
@@ -197,7 +192,7 @@ class Compare(_Model):
         return [name for name in named if name is not None]
 
 
-class Suite(_Model):
+class Suite(Model):
     """One `parity.yml`."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
@@ -209,7 +204,7 @@ class Suite(_Model):
     )
     profile: ProfileName = Field(default="auto", description="auto goes by dtype and device.")
     bounds: BoundsByMetric = BoundsByMetric()
-    require: Require = []
+    require: Require = Field(default=[])
     k: float = Field(default=DEFAULT_K, ge=1, le=1e6, description="How many times the noise floor is allowed.")
     layout: Proof = Field(default="proven", description="unproven: pass though nothing shows the layouts.")
     floor: FloorSetting = Field(
@@ -226,7 +221,7 @@ class Suite(_Model):
     launcher: LauncherSetting = Field(
         default=None, description="What starts the legs' ranks: local, slurm or torchrun; this machine if not given."
     )
-    env: Environment = {}
+    env: Environment = Field(default={})
     cwd: Line | None = Field(default=None, description="Working folder of the legs, relative to the suite file.")
     trainer: Trainer | None = Field(default=None, description="What every leg runs.")
     source: SourceSetting = None

@@ -2,9 +2,20 @@
 
 import re
 from collections import Counter
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Literal, Self, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from parity.curves.formats import formats
@@ -17,6 +28,7 @@ __all__ = [
     "FloorSetting",
     "FormatName",
     "Line",
+    "Model",
     "Module",
     "Name",
     "Names",
@@ -100,10 +112,32 @@ FormatName = Annotated[str, AfterValidator(_known_format)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
-class Floor(BaseModel):
-    """How many legs are made of a comparison's baseline, to measure how far correct runs differ."""
+class Model(BaseModel):
+    """A mapping of a suite: it has no other keys, and `true` is no 1, which YAML's readers take it for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and info.field_name is not None:
+            kinds = set(_kinds(cls.model_fields[info.field_name].annotation))
+            if kinds & {int, float} and bool not in kinds:
+                raise PydanticCustomError("number", "Input should be a number")
+        return value
+
+
+def _kinds(annotation: object) -> Iterator[object]:
+    """The types that a value may have, by an annotation."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        for one in get_args(annotation):
+            yield from _kinds(one)
+    else:
+        yield annotation
+
+
+class Floor(Model):
+    """How many legs are made of a comparison's baseline, to measure how far correct runs differ."""
 
     repeat: int = Field(default=0, ge=0, le=16, description="The baseline again.")
     perturbed: int = Field(default=0, ge=0, le=16, description="The baseline with every weight moved by one ulp.")
@@ -130,10 +164,8 @@ def _path_of_source(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
-class Source(BaseModel):
+class Source(Model):
     """Where a leg's metrics are."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: Line = Field(description="Path, relative to the leg's working folder; may hold placeholders.")
     format: FormatName | None = Field(default=None, description="Reader to use; found by content if not given.")

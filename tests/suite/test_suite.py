@@ -113,6 +113,12 @@ compare:
         ({"trainer": {"command": "x", "layers": 2}}, "is an option of the embedded trainer"),
         ({"trainer": {"embedded": "gpt2"}}, "trainer.embedded: must be 'qwen3' or 'deepseek_v4', not 'gpt2'"),
         ({"trainer": {"embedded": "qwen3", "heads": 15}}, "trainer.heads: 15 is no multiple of the 8 KV heads"),
+        ({"steps": True}, "steps: must be a number, not True"),  # which is 1, to Python
+        ({"timeout": True}, "timeout: must be a number, not True"),
+        ({"trainer": {"embedded": "qwen3", "layers": True}}, "trainer.layers: must be a number, not True"),
+        ({"legs": {"tp1": {}, "tp3": {"layout": {"tp": True}}}}, "legs.tp3.layout.tp: must be a number, not True"),
+        ({"floor": {"repeat": True}}, "floor.repeat: must be a number, not True"),
+        ({"launcher": {"slurm": {"max_jobs": True}}}, "launcher.slurm.max_jobs: must be a number, not True"),
         ({"compare": []}, "compare: must not be empty"),
         ({"legs": {}}, "legs: must not be empty"),
         ({"legs": 3}, "legs: must be a mapping"),
