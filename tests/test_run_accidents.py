@@ -313,3 +313,22 @@ def test_a_cause_that_the_status_does_not_tell_is_in_the_summary(tmp_path: Path)
     assert done.returncode == 4
     assert "tp3 failed (out of memory): MemoryError: of tp3" in done.stdout
     assert result_of(tmp_path / "out")["legs"][1]["cause"] == "out of memory"
+
+
+def test_where_the_output_folder_is_a_link_it_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    link = tmp_path / "out"
+    link.symlink_to(tmp_path / "large" / "runs")
+    for _ in range(2):
+        directory, moved = RunDirectory.create(link, keep=False, legs=[])
+        directory.write("suite.json", "{}")
+        os.close(directory.lock)
+    assert moved == tmp_path / "large" / "runs.1"
+    assert link.is_symlink()
+    assert sorted(path.name for path in (tmp_path / "large").iterdir()) == ["runs", "runs.1"]
+
+
+def test_an_output_folder_that_is_a_link_to_itself_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "out")
+    with pytest.raises(UsageError, match=r"out: .*link"):
+        RunDirectory.create(tmp_path / "out", keep=False, legs=[])
