@@ -254,15 +254,11 @@ def test_a_moved_run_directory_can_be_judged_again(embedded: Path, tmp_path: Pat
 
 
 def test_a_tampered_run_directory_is_refused_in_one_line(embedded: Path, tmp_path: Path) -> None:
-    for name, content in {
-        "suite.json": "{}",
-        "legs/tp1/leg.json": '{"name": 3}',
-    }.items():
-        moved = tmp_path / name.replace("/", "-")
-        shutil.copytree(embedded, moved)
-        (moved / name).write_text(content)
-        done = parity("compare", moved, cwd=tmp_path)
-        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    moved = tmp_path / "tampered"
+    shutil.copytree(embedded, moved)
+    (moved / "suite.json").write_text("{}")
+    done = parity("compare", moved, cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
 
 
 def test_a_leg_whose_record_is_a_link_out_of_the_run_directory_is_not_read(embedded: Path, tmp_path: Path) -> None:
@@ -297,6 +293,7 @@ def test_running_one_leg_again_keeps_the_others_and_a_whole_run_moves_them_aside
     done = parity("run", "embedded/tensor-parallel", "--only", "tp1", "--out", out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert result_of(out)["verdict"] == "pass"
+    assert result_of(out)["reproduce"] == "parity run embedded/tensor-parallel"  # of one leg there is no verdict
     done = parity("run", "embedded/tensor-parallel", "--only", "tp1", "--steps", 3, "--out", tmp_path / "new")
     assert done.returncode == 3
     assert "tp3 not run; tp4 not run" in done.stdout
