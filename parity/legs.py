@@ -65,7 +65,10 @@ def read_legs(directory: RunDirectory) -> dict[str, JudgedLeg]:
 
 
 def _find(directory: RunDirectory, snapshot: Snapshot, name: str) -> FoundLeg:
-    leg = directory.read_leg(name)
+    try:
+        leg = directory.read_leg(name)
+    except UsageError as unreadable:  # a leg may do what it likes to its own folder, and harms itself alone
+        return FoundLeg(LegResult(name=name, status="not run", error=str(unreadable)), None, "broken")
     if leg is None:
         return FoundLeg(LegResult(name=name, status="not run"), None, "absent")
     if leg.digest != digest(snapshot.suite, name, snapshot.device):

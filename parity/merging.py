@@ -1,7 +1,6 @@
 """One run directory of several, as of jobs that each ran some legs of a suite."""
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def merge(parts: Sequence[Path], out: Path) -> tuple[RunDirectory, Path | None]:
         if snapshot.device != first.device:
             raise UsageError(f"{directory.path}: ran on {snapshot.device}, and {parts[0]} on {first.device}")
         for name in first.suite.legs:
-            if directory.read_leg(name) is None:
+            if not os.path.lexists(directory.leg(name) / "leg.json"):
                 continue
             if name in whose:
                 raise UsageError(f"{directory.path}: has the leg {name}, and so has {whose[name].path}")
@@ -58,7 +57,7 @@ def merge(parts: Sequence[Path], out: Path) -> tuple[RunDirectory, Path | None]:
             copy_bounded(file, merged.path / place, limit=_MOST_BYTES, within=merged.path)
     snapshot = Snapshot(
         run_id=new_run_id(),
-        reproduce=_whole(first.reproduce),
+        reproduce=first.reproduce,
         device=first.device,
         suite=first.suite,
         merged=tuple(dict.fromkeys(run for one in snapshots for run in (*one.merged, one.run_id))),
@@ -75,14 +74,3 @@ def _files(folder: Path) -> Iterator[Path]:
         for file in (Path(path, name) for name in sorted(names)):
             if file.is_file() and not file.is_symlink():
                 yield file
-
-
-def _whole(reproduce: str) -> str:
-    """The command line that runs all legs, where one ran some: without its `--only LEG`."""
-    words: list[str] = []
-    for word in shlex.split(reproduce):
-        if words and words[-1] == "--only":
-            words.pop()
-        else:
-            words.append(word)
-    return shlex.join(words)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from parity.errors import UsageError
 from parity.judge import judge_run
 from parity.result import LegResult, Result
 from parity.rundir import RunDirectory, Snapshot
@@ -121,8 +120,8 @@ def test_a_leg_is_judged_by_no_other_leg_s_files(tmp_path: Path, file: str) -> N
         leave(directory, "b")
         at = directory.leg("b") / "leg.json"
         at.write_text(json.dumps(json.loads(at.read_text()) | {key: file if key == "source" else [file]}))
-        with pytest.raises(UsageError, match="which is not below the leg's own folder"):
-            judged(directory)
+        result = judged(directory)
+        assert (result.verdict, "which is not below the leg's own folder" in result.summary) == ("error", True)
 
 
 def test_the_peak_memory_that_a_leg_recorded_is_in_its_result(tmp_path: Path) -> None:
@@ -292,3 +291,35 @@ def test_a_log_of_metrics_stands_beside_what_ranks_recorded(tmp_path: Path) -> N
     assert result.comparisons[0].profile == "bf16"
     assert [leg.notes[-1] for leg in result.legs] == ["not seen: weights"] * 2
     assert result.legs[0].environment["dtype"] == "bf16"
+
+
+def tampered(folder: Path, how: str) -> None:
+    """A leg that has its own idea of what its folder is for."""
+    file = folder / "leg.json"
+    file.unlink()
+    match how:
+        case "garbage":
+            file.write_bytes(b"\xff{]")
+        case "folder":
+            file.mkdir()
+            (file / "x").touch()
+        case "link":
+            file.symlink_to("/etc/passwd")
+        case "other":
+            file.write_text('{"name": "a", "status": "finished"}')
+
+
+@pytest.mark.parametrize("how", ["garbage", "folder", "link", "other"])
+def test_what_a_leg_does_to_its_own_folder_harms_that_leg_alone(tmp_path: Path, how: str) -> None:
+    directory = run_directory(
+        tmp_path,
+        legs={"a": {}, "b": {"layout": {"tp": 2}}, "c": {"layout": {"dp": 2}}},
+        compare=[{"baseline": "a", "candidate": "b"}, {"baseline": "a", "candidate": "c"}],
+    )
+    for name in ("a", "b", "c"):
+        leave(directory, name)
+    tampered(directory.leg("b"), how)
+    result = judged(directory)
+    assert [one.verdict for one in result.comparisons] == ["error", "pass"]
+    assert result.verdict == "error"
+    assert "b not run: " in result.summary

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from parity.errors import UsageError
+from parity.judge import judge_run
 from parity.merging import merge
 from parity.result import LegResult
 from parity.rundir import RunDirectory, Snapshot
@@ -28,7 +29,7 @@ def part(tmp_path: Path, *legs: str, device: Any = "cpu", **more: Any) -> Path:
     """The run directory of a job that ran these legs."""
     path = tmp_path / "-".join(legs)
     directory, _ = RunDirectory.create(path, keep=False, legs=[])
-    reproduce = f"parity run parity.yml {' '.join(f'--only {leg}' for leg in legs)} --steps 6"
+    reproduce = "parity run parity.yml --steps 6"
     snapshot = Snapshot(
         run_id=f"run-{legs[0]}", reproduce=reproduce, device=device, suite=Suite.model_validate({**SUITE, **more})
     )
@@ -67,6 +68,15 @@ def test_links_are_left_where_they_are(tmp_path: Path) -> None:
     os.mkfifo(one / "legs" / "a" / "pipe")
     directory, _ = merge([one, part(tmp_path, "b")], tmp_path / "out")
     assert sorted(path.name for path in directory.leg("a").iterdir()) == ["leg.json", "rank-0.log"]
+
+
+def test_a_leg_that_is_none_any_more_is_put_beside_the_others_and_judged_so(tmp_path: Path) -> None:
+    one = part(tmp_path, "a")
+    (one / "legs" / "a" / "leg.json").write_text("{}")
+    directory, _ = merge([one, part(tmp_path, "b")], tmp_path / "out")
+    found = {leg.name: leg for leg in judge_run(directory).legs}
+    assert (found["a"].status, "leg.json" in (found["a"].error or "")) == ("not run", True)
+    assert found["b"].run_id is not None
 
 
 @pytest.mark.parametrize(
