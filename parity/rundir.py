@@ -111,7 +111,9 @@ class RunDirectory:
         moved = None
         try:
             if path.is_symlink():  # an earlier run is moved aside where it lies, and the link stays
-                path = path.resolve(strict=False)
+                path = Path(os.path.realpath(path))
+                if path.is_symlink():
+                    raise UsageError(f"{path}: is a link that leads to itself; give another --out")
             lock = _locked(path)
             if any(path.iterdir()) and not _only_begun(path):
                 if not (path / "suite.json").exists():
@@ -132,8 +134,6 @@ class RunDirectory:
                     stale.unlink(missing_ok=True)
         except (NotADirectoryError, FileExistsError):
             raise UsageError(f"{path}: is a file; give a folder with --out") from None
-        except RuntimeError:  # of `resolve`
-            raise UsageError(f"{path}: is a link that leads to itself; give another --out") from None
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
         return cls(path, lock), moved
