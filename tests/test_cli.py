@@ -50,6 +50,16 @@ def test_help_imports_nothing_heavy() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_no_leg_waits_for_the_import_of_what_judges_and_reports() -> None:
+    code = (
+        "import sys, parity.prepare, parity.progress, parity.run\n"
+        "early = {'parity.checks.run', 'parity.judge', 'parity.deliver', 'jinja2'} & set(sys.modules)\n"
+        "sys.exit(f'imported {sorted(early)}' if early else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_nothing_outside_trainer_and_recorder_imports_torch() -> None:
     code = (
         "import importlib, pathlib, sys, parity\n"

@@ -1,4 +1,4 @@
-"""What holds where a suite says nothing. Apart from the checks, so that a suite is read without numpy."""
+"""What holds where a suite says nothing. Apart from the checks, so that a suite is read without importing them."""
 
 __all__ = ["DEFAULT_K"]
 
