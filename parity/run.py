@@ -171,9 +171,13 @@ def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | No
         plan.directory.write_leg(result)
     except DiskError:
         plan.directory.release()
+        full = shutil.disk_usage(plan.directory.path).free < _LEAST_FREE + RESERVE
+        if full and result.status in ("failed", "no curve"):
+            # Its own log may have found no room to say so.
+            result = result.model_copy(update={"error": f"{result.error}; the disk was full"})
         with contextlib.suppress(DiskError):
             plan.directory.write_leg(result)
-        if shutil.disk_usage(plan.directory.path).free < _LEAST_FREE + RESERVE:
+        if full:
             raise DiskError(
                 f"{plan.directory.path}: the disk is full, so the legs that still ran were ended; make room, then"
                 " parity run --resume runs what is missing"

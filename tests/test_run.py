@@ -460,12 +460,12 @@ def test_two_runs_do_not_write_in_one_folder(tmp_path: Path) -> None:
     first = subprocess.Popen(
         [sys.executable, "-m", "parity", "run", str(path), "--out", "out"], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (tmp_path / "out" / "suite.json").exists():
         time.sleep(0.05)
     second = parity("run", path, "--out", "out", cwd=tmp_path)
     first.terminate()
-    assert first.wait(timeout=15) == 4
+    assert first.wait(timeout=120) == 4
     assert second.returncode == 2
     assert "another run writes there now" in second.stderr
 
@@ -476,11 +476,11 @@ def test_a_run_that_was_killed_is_judged_by_what_it_left(tmp_path: Path) -> None
         [sys.executable, "-m", "parity", "run", str(path), "--out", "out"], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
     finished = tmp_path / "out" / "legs" / "tp1" / "leg.json"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (finished.exists() and '"finished"' in finished.read_text()):
         time.sleep(0.05)
     process.kill()
-    process.wait(timeout=10)
+    process.wait(timeout=120)
     done = parity("compare", tmp_path / "out")
     assert done.returncode == 4
     assert "tp3 interrupted" in done.stdout
@@ -497,15 +497,15 @@ def test_a_signal_ends_every_rank_and_keeps_what_was_computed(tmp_path: Path, si
         text=True,
     )
     record = tmp_path / "out" / "legs" / "tp3" / "rank-0.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (record.exists() and record.stat().st_size > 1000):
         time.sleep(0.1)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 5
     process.send_signal(signum)
-    said, _ = process.communicate(timeout=15)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == 4, said
-    gone, alive = psutil.wait_procs(family, timeout=1)
+    gone, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
     assert len(gone) == len(family)
     result = result_of(tmp_path / "out")

@@ -104,7 +104,7 @@ def _wait(task: Task, child: subprocess.Popen[Any]) -> bool:
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGINT)
             continue
-        for cid in _containers(task, running=True):
+        for cid in _containers(task, running=True) or ():
             _quietly([task.engine, "kill", "--signal", "INT", cid])
     return False
 
@@ -127,7 +127,7 @@ def _remove_containers(task: Task, child: subprocess.Popen[Any] | None) -> None:
         found = _containers(task)
         if found:
             _quietly([task.engine, "rm", "--force", "--volumes", *found])
-        elif time.monotonic() >= settled:
+        elif found is not None and time.monotonic() >= settled:
             return
         if time.monotonic() > deadline:
             return
@@ -141,17 +141,19 @@ def _written(path: str) -> bool:
         return False
 
 
-def _containers(task: Task, running: bool = False) -> list[str]:
-    """The ids of our containers; the program is killed with its parent, and answers in time or not at all."""
+def _containers(task: Task, running: bool = False) -> list[str] | None:
+    """The ids of our containers; None where the program does not tell, as a busy daemon's may for a while."""
     words = [task.engine, "ps", *([] if running else ["--all"]), "--quiet", "--no-trunc", "--filter"]
-    return _quietly([*words, f"label={task.label}"]).split()
+    told = _quietly([*words, f"label={task.label}"])
+    return None if told is None else told.split()
 
 
-def _quietly(argv: list[str]) -> str:
+def _quietly(argv: list[str]) -> str | None:
+    """What a program prints; None where it fails, or has no answer in time."""
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=4, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("ascii", "replace")
+        return None
+    return done.stdout.decode("ascii", "replace") if done.returncode == 0 else None

@@ -59,11 +59,11 @@ class Bench:
         """Processes of this run, found by nothing but their environment."""
         return marker.members(self.run_id, None)
 
-    def wait_until_gone(self, seconds: float) -> None:
-        wait_for(lambda: not self.alive(), seconds)
+    def wait_until_gone(self) -> None:
+        wait_for(lambda: not self.alive())
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for something that other processes do."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -95,11 +94,9 @@ def test_an_error_of_ours_while_a_leg_is_watched_ends_that_leg_only(
         return ""
 
     monkeypatch.setattr(Follower, "read", read)
-    began = time.monotonic()
     ends = bench.run(
         bench.plan("bad", 1, command="trap '' TERM; sleep 600; true"), bench.plan("good", 1, command="sleep 0.3")
     )
-    assert time.monotonic() - began < 30
     assert (ends["bad"].status, ends["bad"].exit_code) == ("failed", None)
     assert ends["bad"].error == "an error in parity, not in the leg: OverflowError: too large"
     assert "Traceback" in bench.read("parity-error.log", "bad")
@@ -206,7 +203,6 @@ def test_leftovers__a_daemon_that_cleared_its_environment(bench: Bench) -> None:
 def test_time_limit__whatever_session_it_moved_to(bench: Bench) -> None:
     end = bench.run_one(1, command="trap '' TERM; setsid sleep 600 & sleep 600; sleep 600", timeout=0.5)
     assert end.status == "timed out"
-    assert end.seconds < 30
     assert end.error == "no end after its time limit of 0.5 s"
     assert end.cause == "timed out"
 
@@ -305,6 +301,4 @@ def test_torchrun_failures__a_rank_of_5000_digits_is_none() -> None:
 
 
 def test_torchrun_failures__empty_lines_take_no_minutes() -> None:
-    began = time.monotonic()
-    assert torchrun.failures("\n" * (1 << 18)) == {}
-    assert time.monotonic() - began < 5
+    assert torchrun.failures("\n" * (1 << 18)) == {}  # in square time it would be past the test's limit

@@ -1,7 +1,6 @@
 """Which rank is named, from what the ranks left."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -93,9 +92,7 @@ def test_log_error__an_abort_of_cpp() -> None:
 
 
 def test_log_error__empty_lines_take_no_minutes() -> None:
-    began = time.monotonic()
-    assert log_error("\n" * (1 << 18)) is None
-    assert time.monotonic() - began < 5
+    assert log_error("\n" * (1 << 18)) is None  # in square time it would be past the test's limit
 
 
 def test_symptom__an_error_line_of_odd_types(tmp_path: Path) -> None:

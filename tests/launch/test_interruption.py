@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.launch import Event, LegFinished, LegStarted, run_legs
+from parity.launch import Event, LegFinished, LegStarted, leg, run_legs
 from parity.schedule import Slots
 from tests.launch.conftest import ROOT, TOY, Bench, wait_for
 
@@ -19,9 +19,10 @@ pytestmark = pytest.mark.slow
 SUPERVISOR = """
 import dataclasses, json, sys
 from pathlib import Path
-from parity.launch import LegPlan, LegProgress, run_legs
+from parity.launch import LegPlan, LegProgress, leg, run_legs
 from parity.schedule import Slots
 
+leg.GRACE = float(sys.argv[5])
 root = Path(sys.argv[1])
 plans = [
     LegPlan("embedded", 2, root / "embedded", module=sys.argv[3], argv=("daemon_hang",), timeout=300),
@@ -36,10 +37,14 @@ COMMAND = (
 )
 
 
-def start(bench: Bench) -> "subprocess.Popen[str]":
-    """A real supervisor with an embedded leg, a command and daemons of both, all of which run when this returns."""
+def start(bench: Bench, patience: float = leg.GRACE) -> "subprocess.Popen[str]":
+    """A real supervisor with an embedded leg, a command and daemons of both, all of which run when this returns.
+
+    Args:
+        patience: seconds from SIGTERM to SIGKILL.
+    """
     supervisor = subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR, str(bench.root), bench.run_id, TOY, COMMAND],
+        [sys.executable, "-c", SUPERVISOR, str(bench.root), bench.run_id, TOY, COMMAND, str(patience)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -51,14 +56,12 @@ def start(bench: Bench) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_stop__every_process_ends_in_five_seconds(bench: Bench, signum: int) -> None:
+def test_stop__every_process_ends(bench: Bench, signum: int) -> None:
     supervisor = start(bench)
     assert len(bench.alive()) > 8
     supervisor.send_signal(signum)
-    began = time.monotonic()
-    bench.wait_until_gone(5)
-    out, _ = supervisor.communicate(timeout=10)
-    assert time.monotonic() - began < 8
+    out, _ = supervisor.communicate(timeout=120)
+    assert bench.alive() == []
     assert supervisor.returncode == 0
     assert "Interrupted(signal=" in out
     assert json.loads(out.splitlines()[-1]) == {
@@ -69,20 +72,21 @@ def test_stop__every_process_ends_in_five_seconds(bench: Bench, signum: int) -> 
 
 
 def test_stop__a_second_signal_kills_at_once(bench: Bench) -> None:
-    supervisor = start(bench)
+    supervisor = start(bench, patience=600.0)
     supervisor.send_signal(signal.SIGINT)
     time.sleep(0.3)
+    assert len(bench.alive()) > 3  # those that ignore it
     supervisor.send_signal(signal.SIGINT)
-    bench.wait_until_gone(2)
-    supervisor.communicate(timeout=10)
+    supervisor.communicate(timeout=120)
+    assert bench.alive() == []
     assert supervisor.returncode == 0
 
 
 def test_kill__nothing_outlives_the_supervisor(bench: Bench) -> None:
     supervisor = start(bench)
     supervisor.kill()
-    supervisor.communicate(timeout=10)
-    bench.wait_until_gone(5)
+    supervisor.communicate(timeout=120)
+    bench.wait_until_gone()
 
 
 def test_stop__while_torch_is_still_imported(bench: Bench) -> None:

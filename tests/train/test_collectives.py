@@ -40,7 +40,7 @@ class Threads(Comm):
 def on_ranks(size: int, function: Callable[[Comm], object]) -> list:
     """What `function(comm)` returns on each rank."""
     table: list[list[Tensor]] = [[] for _ in range(size)]
-    barrier = threading.Barrier(size, timeout=30)
+    barrier = threading.Barrier(size, timeout=120)
     results: list = [None] * size
 
     def work(rank: int) -> None:

@@ -1,5 +1,6 @@
 """The launcher in a process of its own, and programs that stand in for those of a runner."""
 
+import contextlib
 import json
 import os
 import signal
@@ -94,11 +95,28 @@ class Done:
         return (self.folder / "run" / "legs" / leg / "command.log").read_text()
 
 
+# The launcher with more patience than any test has.
+_PATIENT = """\
+import runpy, sys
+sys.path.insert(0, {root!r})
+from entrypoint.launching import supervise
+supervise._AFTER_SIGNAL = supervise._AFTER_TIMEOUT = {seconds!r}
+sys.argv[0] = {launch!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 class Bench:
-    """A runner: a workspace, and a PATH with nothing but what a test puts there."""
+    """A runner: a workspace, and a PATH with nothing but what a test puts there.
+
+    Attributes:
+        patience: seconds that the launcher gives the legs to end by themselves, where that is to be another time.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.patience: float | None = None
+        self._started: list[subprocess.Popen[str]] = []
         self.workspace = root / "work space, main"
         self.bin = root / "bin"
         self.temp = root / "temp"
@@ -132,19 +150,37 @@ class Bench:
     def calls(self, word: str = "run") -> list[dict[str, Any]]:
         """How docker was called with this word: `argv`, `env`."""
         path = self.root / "calls.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []  # the last may be begun
         return [call for call in map(json.loads, lines) if call["argv"][1] == word]
 
     def start(self, *words: str, **inputs: str) -> "subprocess.Popen[str]":
         given = {f"INPUT_{name.upper()}": value for name, value in inputs.items()}
-        return subprocess.Popen(
-            [sys.executable, "-I", str(LAUNCH), *words],
+        launcher = [str(LAUNCH)]
+        if self.patience is not None:
+            launcher = ["-c", _PATIENT.format(root=str(ROOT), seconds=self.patience, launch=str(LAUNCH))]
+        process = subprocess.Popen(
+            [sys.executable, "-I", *launcher, *words],
             env={**self.env, **given},
             cwd=self.workspace,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a test that failed has left."""
+        for process in self._started:
+            process.kill()
+        for pid in processes(str(self.root)):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._started:
+            process.wait()
+            for pipe in (process.stdout, process.stderr):
+                assert pipe is not None
+                pipe.close()
 
     def end(self, process: "subprocess.Popen[str]", timeout: float = 120.0) -> Done:
         try:
@@ -182,12 +218,10 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def seconds_to_end(process: "subprocess.Popen[str]", signum: int) -> float:
-    """Send a signal; how long it takes the process to end."""
-    start = time.monotonic()
+def end_by(process: "subprocess.Popen[str]", signum: int) -> None:
+    """Send a signal, and wait until the process has ended."""
     process.send_signal(signal.Signals(signum))
-    process.wait(30)
-    return time.monotonic() - start
+    process.wait(120)
 
 
 _DOCKER = """\
@@ -213,6 +247,8 @@ if word == "pull":
     open(root + "/pulled", "w").close()
     end(answers["pulled"])
 if word == "ps":
+    if sum(1 for _ in open(root + "/calls.jsonl")) < answers.get("busy", 0):
+        end(["", "Cannot connect to the Docker daemon", 1])
     end([open(root + "/container").read() if os.path.exists(root + "/container") else "", "", 0])
 if word == "rm":
     os.path.exists(root + "/container") and os.unlink(root + "/container")
@@ -221,10 +257,11 @@ if word == "kill":
     end(["", "", 0])
 argv = sys.argv
 time.sleep(answers.get("slow", 0))  # before there is a container
-with open(root + "/container", "w") as file:
-    file.write("c1d\\n")
-with open(argv[argv.index("--cidfile") + 1], "w") as file:
-    file.write("c1d")
+for path, text in ((root + "/container", "c1d\\n"), (argv[argv.index("--cidfile") + 1], "c1d")):
+    # Whole or not at all: who waits for it reads it at once.
+    with open(path + ".part", "w") as file:
+        file.write(text)
+    os.replace(path + ".part", path)
 print(answers.get("print", "hello"), flush=True)
 time.sleep(answers.get("sleep", 0))
 mounts = [argv[i + 1] for i, arg in enumerate(argv) if arg == "--mount"]

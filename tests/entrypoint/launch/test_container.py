@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from entrypoint.launching.gpus import Gpus
 from entrypoint.launching.preflight import identity
 from entrypoint.launching.source import Source, credentials
 from entrypoint.launching.tree import Counts, sweep
-from tests.entrypoint.launch.bench import SECRET, Bench, processes, seconds_to_end, wait_for
+from tests.entrypoint.launch.bench import SECRET, Bench, end_by, processes, wait_for
 
 IMAGE = {"isolation": "docker", "image": "r/i:1", "gpus": "none"}
 
@@ -267,23 +266,21 @@ def test_lines_without_end_are_cut(bench: Bench) -> None:
 
 
 def test_a_flood_of_lines_delays_no_signal(bench: Bench) -> None:
-    bench.docker(print="\n" * (2 << 20), sleep=60)
+    bench.docker(print="\n" * (2 << 20), sleep=600)
     process = bench.start(**IMAGE)
     wait_for((bench.root / "container").exists)
     # Nobody reads what is printed before the signal was sent.
     process.send_signal(signal.SIGINT)
-    start = time.monotonic()
     done = bench.end(process)
     assert (done.code, done.note["how"]) == (130, "interrupted")
-    assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_removes_the_container(signum: int, code: int, bench: Bench) -> None:
-    bench.docker(sleep=60)
+    bench.docker(sleep=600)
     process = bench.start(**IMAGE)
     wait_for((bench.root / "container").exists)
-    assert seconds_to_end(process, signum) < 8
+    end_by(process, signum)
     done = bench.end(process)
     assert done.code == code
     assert done.note["how"] == "interrupted"
@@ -295,56 +292,65 @@ def test_a_signal_removes_the_container(signum: int, code: int, bench: Bench) ->
 
 
 def test_a_second_signal_does_not_wait(bench: Bench) -> None:
-    bench.docker(sleep=60)
+    bench.docker(sleep=600)
+    bench.patience = 600.0
     process = bench.start(**IMAGE)
     wait_for((bench.root / "container").exists)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    assert seconds_to_end(process, signal.SIGTERM) < 2
+    wait_for(lambda: bench.calls("kill"))
+    end_by(process, signal.SIGTERM)
     assert bench.end(process).code == 130
     assert not (bench.root / "container").exists()
 
 
 def test_a_signal_before_there_is_a_container(bench: Bench) -> None:
-    bench.docker(slow=60)
+    bench.docker(slow=600)
     process = bench.start(**IMAGE)
     wait_for(lambda: bench.calls("run"))
-    assert seconds_to_end(process, signal.SIGINT) < 8
+    end_by(process, signal.SIGINT)
     assert bench.end(process).code == 130
     assert processes(str(bench.root)) == []
-    assert len(bench.calls("ps")) > 5, "the daemon may have been told to make one already"
+    assert len(bench.calls("ps")) > 1, "the daemon may have been told to make one already"
 
 
 def test_a_signal_while_the_image_is_pulled(bench: Bench) -> None:
     bench.docker(pulled=["", "", 0])
     text = (bench.bin / "docker").read_text()
-    (bench.bin / "docker").write_text(text.replace('if word == "pull":', 'if word == "pull":\n    time.sleep(60)'))
+    (bench.bin / "docker").write_text(text.replace('if word == "pull":', 'if word == "pull":\n    time.sleep(600)'))
     process = bench.start(**IMAGE)
     wait_for(lambda: bench.calls("pull"))
-    assert seconds_to_end(process, signal.SIGINT) < 2
+    end_by(process, signal.SIGINT)
     done = bench.end(process)
     assert (done.code, done.note["how"]) == (130, "interrupted")
     assert bench.calls("run") == []
 
 
 def test_a_launcher_that_is_killed_leaves_no_container(bench: Bench) -> None:
-    bench.docker(sleep=60)
+    bench.docker(sleep=600)
     process = bench.start(**IMAGE)
     wait_for((bench.root / "container").exists)
-    seconds_to_end(process, signal.SIGKILL)
-    wait_for(lambda: not (bench.root / "container").exists() and processes(str(bench.root)) == [], 8)
+    end_by(process, signal.SIGKILL)
+    wait_for(lambda: not (bench.root / "container").exists() and processes(str(bench.root)) == [])
+    bench.end(process)
+
+
+def test_an_engine_that_is_too_busy_to_answer_at_first_is_asked_again(bench: Bench) -> None:
+    bench.docker(sleep=600)
+    process = bench.start(**IMAGE)
+    wait_for((bench.root / "container").exists)
+    bench.docker(busy=len((bench.root / "calls.jsonl").read_text().splitlines()) + 3)
+    end_by(process, signal.SIGKILL)
+    wait_for(lambda: not (bench.root / "container").exists() and processes(str(bench.root)) == [])
     bench.end(process)
 
 
 def test_a_timeout_is_said(bench: Bench) -> None:
-    bench.docker(sleep=60, leaves=False)
-    bench.program("sleeper", "")
-    start = time.monotonic()
+    bench.docker(sleep=600, leaves=False)
+    bench.patience = 600.0
     process = bench.start(**IMAGE, timeout="1s")
     wait_for(lambda: bench.calls("kill"))
     process.send_signal(signal.SIGTERM)  # no need to wait any longer
     done = bench.end(process)
-    assert time.monotonic() - start < 10
     assert done.note["how"] == "timed out"
     assert "legs: timed out after" in done.err
     assert not (bench.root / "container").exists()

@@ -13,7 +13,7 @@ from tests.container.conftest import engine as engine
 from tests.container.conftest import framework_image as framework_image
 from tests.container.conftest import image as image
 from tests.container.docker import docker
-from tests.entrypoint.launch.bench import SECRET, Bench, processes, seconds_to_end, shell_suite, wait_for
+from tests.entrypoint.launch.bench import SECRET, Bench, end_by, processes, shell_suite, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -170,10 +170,9 @@ def test_a_signal_leaves_no_container(signum: int, code: int, real: Bench) -> No
     process = real.start()
     wait_for((real.workspace / "parity-out" / "run" / "started").exists)
     assert len(containers(real)) == 1
-    start = time.monotonic()
-    seconds_to_end(process, signum)
-    wait_for(lambda: containers(real) == [], 8 - (time.monotonic() - start))
-    wait_for(lambda: processes(str(real.root)) == [], 2)
+    end_by(process, signum)
+    wait_for(lambda: containers(real) == [])
+    wait_for(lambda: processes(str(real.root)) == [])
     done = real.end(process)
     assert done.code == code
     if code > 0:
@@ -187,7 +186,7 @@ def test_a_signal_leaves_no_container_however_early_it_comes(delay: float, real:
     assert process.stdout is not None
     assert process.stdout.readline().startswith("legs: run in a container")
     time.sleep(delay)
-    assert seconds_to_end(process, signal.SIGINT) < 8
+    end_by(process, signal.SIGINT)
     assert containers(real) == []
     real.end(process)
     time.sleep(2)

@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.entrypoint.launch.bench import ROOT, SECRET, Bench, processes, seconds_to_end, shell_suite, wait_for
+from tests.entrypoint.launch.bench import ROOT, SECRET, Bench, end_by, processes, shell_suite, wait_for
 
 # Leaves its process group and its session, forgets who started it and what it was told, and stays.
 ESCAPE = (
@@ -117,9 +116,8 @@ def test_a_signal_leaves_no_process(signum: int, code: int, process: Bench) -> N
     launcher = process.start()
     wait_for(started.exists)
     assert processes(f"{process.root}/escaped")
-    start = time.monotonic()
-    seconds_to_end(launcher, signum)
-    wait_for(lambda: processes(str(process.root)) == [] and not homes(process), 8 - (time.monotonic() - start))
+    end_by(launcher, signum)
+    wait_for(lambda: processes(str(process.root)) == [] and not homes(process))
     done = process.end(launcher)
     assert done.code == code
     if code > 0:
@@ -136,11 +134,11 @@ def test_cleanup_ends_what_a_killed_launcher_could_not(process: Bench) -> None:
     (note,) = (process.temp / f"parity-launch-{os.getuid()}").glob("*.json")
     keeper = int(note.read_text().partition('"keeper": [')[2].partition(",")[0])
     os.kill(keeper, signal.SIGSTOP)
-    seconds_to_end(launcher, signal.SIGKILL)
+    end_by(launcher, signal.SIGKILL)
     done = process.launch("cleanup")
     assert done.code == 0
     assert "cleanup: ended the legs of process" in done.out
-    wait_for(lambda: processes(str(process.root)) == [], 2)
+    wait_for(lambda: processes(str(process.root)) == [])
     assert not note.exists()
     process.end(launcher)
 
