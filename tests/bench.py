@@ -132,6 +132,7 @@ def main() -> int:
         "tests.record.bench_recorder",
         "tests.launch.bench_ending",
         "tests.cache.bench_cache",
+        "tests.entrypoint.launch.bench_signal",
     )
     kept += [subprocess.run([sys.executable, "-m", module], check=False).returncode == 0 for module in modules]
     return 0 if all(kept) else 1
