@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,16 @@ def test_kill__nothing_outlives_the_supervisor(bench: Bench) -> None:
 
 
 def test_stop__while_torch_is_still_imported(bench: Bench) -> None:
-    with subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"], start_new_session=True):
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt() -> None:
+        wait_for(lambda: signal.getsignal(signal.SIGINT) != before)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(interrupt)
         end = bench.run_one(2, "hang")
+        asked.result()
     assert end.status == "not started"
 
 

@@ -236,7 +236,7 @@ def test_no_more_legs_than_said_are_given_to_slurm_at_a_time(bench: Bench) -> No
         if isinstance(event, LegFinished):
             running.discard(event.end.name)
 
-    plans = [bench.plan(name, 1, command="sleep 0.3", launcher=Slurm(1, most=2)) for name in ("a", "b", "c", "d")]
+    plans = [bench.plan(name, 1, command="sleep 3", launcher=Slurm(1, most=2)) for name in ("a", "b", "c", "d")]
     ends = bench.run(*plans, slots=1, listen=listen)
     assert {end.status for end in ends.values()} == {"finished"}
     assert most == 2
