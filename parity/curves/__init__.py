@@ -50,8 +50,8 @@ def read(
     within: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
 ) -> LegCurves:
-    """Read the curves that one leg left in one file, or in one folder: of event files, a tracking
-    store, or the Hugging Face Trainer's output.
+    """Read the curves that one leg left in one file, or in one folder: of event files, a
+    tracking store, DeepSpeed's CSV monitor, or the Hugging Face Trainer's output.
 
     Args:
         format: the format's name; None: told from the content, with the evidence as the first note.

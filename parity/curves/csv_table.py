@@ -1,4 +1,4 @@
-"""CSV with a header: plain tables, Lightning's `metrics.csv`, and the files of DeepSpeed's CSV monitor."""
+"""CSV with a header: plain tables, Lightning's `metrics.csv`, and single files of DeepSpeed's CSV monitor."""
 
 import csv
 import itertools

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from parity.curves.curve import LegCurves
 from parity.curves.keys import Keys, chosen
@@ -9,6 +10,8 @@ from parity.curves.notes import Notes, refusal
 from parity.curves.records import Record
 
 __all__ = ["NAMES", "Scalar", "by_samples", "by_step", "steps_of_samples", "wanted"]
+
+_ValueT = TypeVar("_ValueT")
 
 # Name, step, value.
 Scalar = tuple[str, int, float]
@@ -69,7 +72,7 @@ def by_step(scalars: Iterable[tuple[str, object, object]]) -> list[Record]:
     return records
 
 
-def steps_of_samples(scalars: list[Scalar], notes: Notes) -> list[Scalar]:
+def steps_of_samples(scalars: list[tuple[str, int, _ValueT]], notes: Notes) -> list[tuple[str, int, _ValueT]]:
     """The same values, with DeepSpeed's numbers of samples as steps counted from 1, if they can be."""
     size = _samples_a_step({step for name, step, _ in scalars if name.startswith(SAMPLES)}, notes)
     if size == 1:

@@ -78,7 +78,9 @@ def test_mlflow__folders_that_are_none(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {"accuracy": "1 0.5 1\n"})
     assert refused(run).startswith("no record has a loss, grad_norm, lr; the keys are: accuracy")
     (run / "meta.yaml").unlink()
-    assert refused(run).startswith("is a folder, and not one of mlflow or tensorboard: name the file in it")
+    assert refused(run).startswith(
+        "is a folder, and not one of csv_monitor or mlflow or tensorboard: name the file in it"
+    )
     assert refused(run, format="mlflow").startswith("holds no run: the folder of one has meta.yaml")
 
 

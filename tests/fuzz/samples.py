@@ -80,7 +80,7 @@ def _written() -> dict[str, Sample]:
     ]
     rows = [{"step": at, "loss": 6 / at, "grad_norm": 1.5} for at in steps]
     values = "".join(f"178000{at:02d} {6 / at} {at}\n" for at in steps).encode()
-    monitor = "step,Train/Samples/train_loss\n" + "".join(f"{8 * at},{6 / at}\n" for at in steps)
+    monitor = "step,train_loss\n" + "".join(f"{8 * at},{6 / at}\n" for at in steps)
     return {
         "megatron": _lines(megatron, *((at, 4 * at, 6 / at, 2 / at) for at in steps)),
         "nanotron": _lines(nanotron, *((at, 6 / at, 2 / at) for at in steps)),
@@ -107,6 +107,7 @@ def _written() -> dict[str, Sample]:
             "run/metrics/train/grad_norm": values,
         },
         "monitor": {"": monitor.encode()},
+        "monitor's folder": {"job/Train_Samples_train_loss.csv": monitor.encode()},
     }
 
 
