@@ -39,6 +39,8 @@ __all__ = [
 
 # What the Trainer saves at its end, and at each checkpoint; of those the last holds what the others do.
 _STATE = re.compile(r"(?:checkpoint-(?P<step>\d{1,15})/)?trainer_state\.json")
+# What others leave in a run's folder beside checkpoints and evaluations: NeMo Automodel, Lightning, VeOmni.
+_LOGS = ("training.jsonl", "metrics.csv", "log_dict.json")
 
 
 def read(
@@ -51,7 +53,7 @@ def read(
     limits: Limits | None = None,
 ) -> LegCurves:
     """Read the curves that one leg left in one file, or in one folder: of event files, a
-    tracking store, DeepSpeed's CSV monitor, or the Hugging Face Trainer's output.
+    tracking store, DeepSpeed's CSV monitor, or a framework's output with its one log.
 
     Args:
         format: the format's name; None: told from the content, with the evidence as the first note.
@@ -76,8 +78,8 @@ def read(
     if isinstance(asked, Stored):
         return asked.read(find_files(path, within=within, limits=limits), keys)
     files = None if asked is not None else find_files(path, within=within, limits=limits)
-    if files is not None and (state := _trainer_state(files)):
-        return read(os.path.join(source, state), keys=keys, within=path if within is None else within, limits=limits)
+    if files is not None and (log := _log_of(files)):
+        return read(os.path.join(source, log), keys=keys, within=path if within is None else within, limits=limits)
     if files is not None and (stored := _stored(files)):
         leg = stored[0].read(files, keys)
         return dataclasses.replace(leg, notes=(_evidence(*stored), *leg.notes))
@@ -119,12 +121,15 @@ def _named(name: str) -> Format | Stored:
     raise UsageError(f"format {plain(name, 40)!r} is unknown{hint}; the formats are: {', '.join(known)}")
 
 
-def _trainer_state(files: Files) -> str:
-    """The file that holds all of a log in the Hugging Face Trainer's output folder; empty where it is no such folder
-    or holds what TensorBoard reads, too."""
-    found = {name: int(one["step"] or 1 << 53) for name in files.names if (one := _STATE.fullmatch(name))}
+def _log_of(files: Files) -> str:
+    """The file that holds all of a log in a framework's output folder; empty where it is no such folder, or holds
+    several, or is of a format as a whole."""
+    states = {name: int(one["step"] or 1 << 53) for name in files.names if (one := _STATE.fullmatch(name))}
+    logs = [name for name in files.names if name in _LOGS]
     stored = any(one.finds(files) for one in formats().values() if isinstance(one, Stored))
-    return "" if stored else max(found, key=lambda name: found[name], default="")
+    if stored or len(logs) + bool(states) != 1:
+        return ""
+    return max(states, key=lambda name: states[name]) if states else logs[0]
 
 
 def _stored(files: Files) -> tuple[Stored, str] | None:
@@ -138,7 +143,8 @@ def _stored(files: Files) -> tuple[Stored, str] | None:
     if len(matching) > 1:
         raise _several(matching, files.source)
     if not matching and files.is_folder:
-        within = f", such as {plain(files.names[0], 60)}" if files.names else ""
+        likely = [*filter(_LOGS.__contains__, files.names), *files.names]
+        within = f", such as {plain(likely[0], 60)}" if likely else ""
         kinds = " or ".join(one.name for one, _ in asked)
         raise refusal(files.source, f"is a folder, and not one of {kinds}: name the file in it{within}")
     return matching[0] if matching else None

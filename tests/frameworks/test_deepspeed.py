@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from parity.result import read_result
 from tests.frameworks.environments import Framework, Ran
 
 pytestmark = pytest.mark.slow
@@ -60,6 +61,21 @@ def test_a_stage_that_was_not_applied_is_not_taken_for_it(framework: Get, tmp_pa
     )
     assert done.outcome("layout", "stage2").status == "fail"
     assert "never says 'ZeRO stage 2" in done.outcome("layout", "stage2").reason
+
+
+def test_the_folder_of_its_csv_monitor_is_the_run_s_log(framework: Get, tmp_path: Path) -> None:
+    deepspeed = framework("deepspeed")
+    script = Path(__file__).parent / "scripts" / "deepspeed_experts.py"
+    words = (script, "--steps", 8, "--log", tmp_path / "log.jsonl", "--monitor", tmp_path)
+    torchrun = (deepspeed.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 1)
+    trained = deepspeed.command(*torchrun, *words, cwd=tmp_path, DS_ACCELERATOR="cpu")
+    assert trained.returncode == 0, trained.stdout
+    assert (tmp_path / "job" / "Train_Samples_lr.csv").exists()
+    logs = ("--baseline", tmp_path / "log.jsonl", "--candidate", tmp_path / "job", "--candidate-first-step", 1)
+    compared = deepspeed.parity("compare", *logs, "--steps", 8, "--out", tmp_path / "out", cwd=tmp_path)
+    assert compared.returncode == 0, compared.stdout
+    (comparison,) = read_result(tmp_path / "out" / "result.json").comparisons
+    assert {outcome.check: outcome.status for outcome in comparison.outcomes}["loss"] == "pass"
 
 
 def test_two_pipeline_stages_are_the_ordinary_engine_to_the_last_bit_of_every_gradient(

@@ -16,6 +16,7 @@ def main() -> None:
     parser.add_argument("--stage", type=int, default=0)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--log", required=True)
+    parser.add_argument("--monitor", help="folder for DeepSpeed's own CSV monitor")
     args = parser.parse_args()
     torch.set_num_threads(1)
     deepspeed.init_distributed(dist_backend="gloo")
@@ -41,6 +42,8 @@ def main() -> None:
         "zero_optimization": {"stage": args.stage},
         "gradient_clipping": 1.0,
     }
+    if args.monitor:
+        settings["csv_monitor"] = {"enabled": True, "output_path": args.monitor, "job_name": "job"}
     engine, *_ = deepspeed.initialize(model=Qwen3MoeForCausalLM(config).float(), config=settings)
     log = []
     for step in range(args.steps):
