@@ -67,7 +67,7 @@ def test_the_folder_of_its_csv_monitor_is_the_run_s_log(framework: Get, tmp_path
     deepspeed = framework("deepspeed")
     script = Path(__file__).parent / "scripts" / "deepspeed_experts.py"
     words = (script, "--steps", 8, "--log", tmp_path / "log.jsonl", "--monitor", tmp_path)
-    torchrun = (deepspeed.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 1)
+    torchrun = (deepspeed.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 1, "--")
     trained = deepspeed.command(*torchrun, *words, cwd=tmp_path, DS_ACCELERATOR="cpu")
     assert trained.returncode == 0, trained.stdout
     assert (tmp_path / "job" / "Train_Samples_lr.csv").exists()

@@ -55,6 +55,8 @@ def main() -> None:
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         log.append({"step": step, "loss": mean.item() / ranks})
+        if args.monitor:  # the engine's own events are the rate and, where it is a pipeline's, the loss
+            engine.monitor.write_events([("Train/Samples/train_loss", log[-1]["loss"], engine.global_samples)])
     if rank == 0:
         with open(args.log, "w") as file:
             file.writelines(json.dumps(line) + "\n" for line in log)
