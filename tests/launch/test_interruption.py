@@ -18,12 +18,13 @@ from tests.launch.conftest import ROOT, TOY, Bench, wait_for
 pytestmark = pytest.mark.slow
 
 SUPERVISOR = """
-import dataclasses, json, sys
+import dataclasses, json, signal, sys
 from pathlib import Path
 from parity.launch import LegPlan, LegProgress, leg, run_legs
 from parity.schedule import Slots
 
 leg.GRACE = float(sys.argv[5])
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 root = Path(sys.argv[1])
 plans = [
     LegPlan("embedded", 2, root / "embedded", module=sys.argv[3], argv=("daemon_hang",), timeout=300),
