@@ -23,7 +23,7 @@ def parity(*words: object, cwd: Path | None = None, **env: str) -> "subprocess.C
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
 

@@ -150,7 +150,7 @@ def test_the_trainer_of_the_quick_start_runs_as_the_suite_of_the_quick_start(tmp
             env={**os.environ, "PATH": path},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -111,7 +111,7 @@ def act(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=240,
+        timeout=500,
     )
     return _read(done.stdout, done.returncode, folder / "artifacts" / str(number))
 

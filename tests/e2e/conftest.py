@@ -52,7 +52,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed.write_text(requirements((ROOT / "requirements.lock").read_text()))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
     pip += ["--only-binary=:all:", "-r", str(listed), "--dest", str(folder)]
-    done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -196,7 +196,7 @@ def test_an_embedded_suite_passes_over_two_machines(tmp_path: Path) -> None:
 def test_nobody_waits_for_a_machine_that_has_too_few_devices(tmp_path: Path) -> None:
     write_suite(tmp_path, trainer={"command": "sleep 600"}, source="{out}/log.jsonl", floor=None, legs=SHORT)
     with parity(tmp_path, "--node-rank", "1", "--slots", "1") as other, parity(tmp_path, "--node-rank", "0") as first:
-        told, said = other.communicate(timeout=100)[0], first.communicate(timeout=100)[0]
+        told, said = other.communicate(timeout=300)[0], first.communicate(timeout=300)[0]
     assert other.returncode == 4
     assert "tp4: needs 2 ranks, this machine has room for 1" in told
     assert "tp4: failed" in said
@@ -207,7 +207,7 @@ def test_no_machine_moves_the_weights_of_its_parts_alone(tmp_path: Path, monkeyp
     write_suite(tmp_path)
     monkeypatch.setenv("PARITY_PERTURB", "1")
     with parity(tmp_path, "--node-rank", "1") as process:
-        out = process.communicate(timeout=60)[0]
+        out = process.communicate(timeout=300)[0]
     assert (process.returncode, len(out.splitlines())) == (2, 1)
     assert out.startswith("PARITY_PERTURB: is set here")
 
@@ -222,7 +222,7 @@ def test_no_machine_moves_the_weights_of_its_parts_alone(tmp_path: Path, monkeyp
 def test_a_wrong_number_is_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     write_suite(tmp_path)
     with parity(tmp_path, *words) as process:
-        out = process.communicate(timeout=60)[0]
+        out = process.communicate(timeout=300)[0]
     assert process.returncode == 2
     assert out.startswith(said)
     assert len(out.splitlines()) == 1

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 __all__ = ["run_ranks"]
 
-DEADLINE = timedelta(seconds=120)
+DEADLINE = timedelta(seconds=300)
 """For all ranks of a test; far beyond what any takes, so that only a hang meets it."""
 
 CONTEXT = multiprocessing.get_context("forkserver")

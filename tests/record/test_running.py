@@ -29,7 +29,7 @@ def run(folder: Path, *command: str, **env: str) -> "subprocess.CompletedProcess
         env={**kept, **path, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

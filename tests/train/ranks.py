@@ -23,7 +23,7 @@ from parity.train.options import TrainOptions
 
 __all__ = ["curve", "gaps", "gradients", "records", "relative", "run_ranks", "whole_gradients"]
 
-DEADLINE = 120
+DEADLINE = 300
 """Seconds for all ranks of one test; far beyond what any takes, so that only a hang meets it."""
 
 CONTEXT = multiprocessing.get_context("forkserver")
