@@ -132,17 +132,16 @@ def test_sketch__low_precision_is_added_up_in_float64() -> None:
 
 def relative_errors(size: int, magnitude: float, tries: int) -> list[float]:
     """How far estimates of the relative L2 distance are off, of random gradients this far apart."""
+    generator = torch.Generator().manual_seed(size)
+    # Of very different magnitudes within one gradient, as in an embedding of which few rows were used.
+    scale = torch.rand(size, dtype=torch.float64, generator=generator) ** 8
+    a = torch.randn(size, dtype=torch.float64, generator=generator) * scale
+    ours, norm = sketch(a), a.norm()
     errors = []
-    for seed in range(tries):
-        generator = torch.Generator().manual_seed(seed * 1000 + size)
-        a = torch.randn(size, dtype=torch.float64, generator=generator)
-        # Of very different magnitudes within one gradient, as in an embedding of which few rows were used.
-        scale = torch.rand(size, dtype=torch.float64, generator=generator) ** 8
-        b = a * scale
-        b += magnitude * torch.randn(size, dtype=torch.float64, generator=generator) * scale
-        a = a * scale
-        exact = float((b - a).norm() / a.norm())
-        estimate = float((sketch(b) - sketch(a)).norm() / a.norm())
+    for _ in range(tries):
+        b = torch.randn(size, dtype=torch.float64, generator=generator).mul_(magnitude).mul_(scale).add_(a)
+        exact = float((b - a).norm() / norm)
+        estimate = float((sketch(b) - ours).norm() / norm)
         errors.append(abs(estimate / exact - 1))
     return sorted(errors)
 
