@@ -126,8 +126,9 @@ def _log_of(files: Files) -> str:
     several, or is of a format as a whole."""
     states = {name: int(one["step"] or 1 << 53) for name in files.names if (one := _STATE.fullmatch(name))}
     logs = [name for name in files.names if name in _LOGS]
-    stored = any(one.finds(files) for one in formats().values() if isinstance(one, Stored))
-    if stored or len(logs) + bool(states) != 1:
+    if len(logs) + bool(states) != 1:
+        return ""
+    if any(one.finds(files) for one in formats().values() if isinstance(one, Stored)):
         return ""
     return max(states, key=lambda name: states[name]) if states else logs[0]
 

@@ -1,19 +1,17 @@
 """The folder of DeepSpeed's CSV monitor: a file for each curve, `step,value` a line, named by its tag."""
 
-import csv
 import dataclasses
-import itertools
 import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from parity.curves.curve import LegCurves
 from parity.curves.files import Files
-from parity.curves.keys import Keys, listed
+from parity.curves.keys import Keys
 from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import as_number, as_step
 from parity.curves.reading import Reading
-from parity.curves.scalars import NAMES, by_step, steps_of_samples, wanted
+from parity.curves.scalars import NAMES, by_step, only_run, steps_of_samples, take, wanted
 from parity.plain import plain
 
 __all__ = ["FORMAT", "CsvMonitor"]
@@ -21,8 +19,6 @@ __all__ = ["FORMAT", "CsvMonitor"]
 # Which other folders of tables do not have; beside these lie the curves that a trainer adds under names of its own.
 _OURS = "Train_Samples_"
 _SUFFIX = ".csv"
-# Of the metrics asked for: 100,000 steps with four of them are 400,000.
-MOST_VALUES = 2_000_000
 LONGEST = 1 << 10
 
 
@@ -43,17 +39,12 @@ class CsvMonitor:
         runs = _runs(files)
         if not runs:
             raise refusal(files.source, f"holds no file {_OURS}….csv, as DeepSpeed's CSV monitor makes")
-        if len(runs) > 1:
-            raise refusal(files.source, f"holds several runs, {listed(runs)}: name the folder of one")
         reading = Reading(files.source, keys, NAMES, records="row of a curve")
         values: list[tuple[str, int, object]] = []
-        for name in next(iter(runs.values())):
+        for name in only_run(runs, files.source)[1]:
             with files.open(name) as file:
                 tag, several = _values(name, file, reading.notes)
-                # Of the others one value is enough for messages to name them.
-                values += itertools.islice(several, MOST_VALUES + 1 if tag in names else 1)
-            if len(values) > MOST_VALUES:
-                raise refusal(files.source, f"holds more than {MOST_VALUES:,} values of the metrics asked for")
+                take(values, several, tag in names, files.source)
         counted = steps_of_samples(values, reading.notes)
         if records := by_step(counted):
             reading.take(records, range(1, len(records) + 1))
@@ -73,8 +64,7 @@ def _runs(files: Files) -> dict[str, list[str]]:
 
 def _values(name: str, file: BinaryIO, notes: Notes) -> tuple[str, Iterator[tuple[str, int, object]]]:
     """A curve's tag and its values; none of a table of something else, as of the monitor's own configuration."""
-    first = file.readline(LONGEST).decode(errors="replace")
-    header = next(csv.reader([first.rstrip("\r\n")]), [])
+    header = file.readline(LONGEST).decode(errors="replace").strip().split(",")
     if len(header) != 2 or header[0] != "step":
         return "", iter(())
     # The tag's last part is the header; what stands before it in the file's name had slashes.

@@ -3,17 +3,16 @@
 The store's own folder will do where it holds one run, whose name nobody knows beforehand.
 """
 
-import itertools
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from parity.curves.curve import LegCurves
 from parity.curves.files import Files
-from parity.curves.keys import Keys, listed
+from parity.curves.keys import Keys
 from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import as_number, as_step
 from parity.curves.reading import Reading
-from parity.curves.scalars import NAMES, by_step, wanted
+from parity.curves.scalars import NAMES, by_step, only_run, take, wanted
 from parity.plain import plain
 
 __all__ = ["FORMAT", "Mlflow"]
@@ -21,8 +20,6 @@ __all__ = ["FORMAT", "Mlflow"]
 _METRICS = "metrics/"
 # Besides its metrics a run's folder has this, and so has that of an experiment above it.
 _ABOUT = "meta.yaml"
-# Of the metrics asked for: 100,000 steps with four of them are 400,000.
-MOST_VALUES = 2_000_000
 LONGEST = 1 << 10
 
 
@@ -46,18 +43,12 @@ class Mlflow:
             raise refusal(
                 files.source, "holds no run: the folder of one has meta.yaml, and metrics with a file for each"
             )
-        if len(runs) > 1:
-            raise refusal(files.source, f"holds several runs, {listed(runs)}: name the folder of one")
         reading = Reading(files.source, keys, NAMES, records="metric")
-        ((run, metrics),) = runs.items()
+        run, metrics = only_run(runs, files.source)
         values: list[tuple[str, object, object]] = []
         for metric in metrics:
             with files.open(f"{run}{_METRICS}{metric}") as file:
-                several = _values(metric, file, reading.notes)
-                # Of the others one value is enough for messages to name them.
-                values += itertools.islice(several, MOST_VALUES + 1 if metric in names else 1)
-            if len(values) > MOST_VALUES:
-                raise refusal(files.source, f"holds more than {MOST_VALUES:,} values of the metrics asked for")
+                take(values, _values(metric, file, reading.notes), metric in names, files.source)
         records = by_step(values)
         if not records:
             raise refusal(files.source, "holds no values: the run logged none, or not yet")

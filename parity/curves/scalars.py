@@ -1,17 +1,22 @@
 """Values that are stored metric by metric: put together by step, under the names that frameworks give them."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from parity.curves.curve import LegCurves
-from parity.curves.keys import Keys, chosen
+from parity.curves.keys import Keys, chosen, listed
 from parity.curves.notes import Notes, refusal
 from parity.curves.records import Record
 
-__all__ = ["NAMES", "Scalar", "by_samples", "by_step", "steps_of_samples", "wanted"]
+__all__ = ["NAMES", "Scalar", "by_samples", "by_step", "only_run", "steps_of_samples", "take", "wanted"]
 
 _ValueT = TypeVar("_ValueT")
+_ScalarT = TypeVar("_ScalarT")
+
+# Of the metrics asked for: 100,000 steps with four of them are 400,000.
+MOST_VALUES = 2_000_000
 
 # Name, step, value.
 Scalar = tuple[str, int, float]
@@ -57,6 +62,29 @@ def wanted(keys: Keys | None, source: str) -> set[str]:
     if "step" in given:
         raise refusal(source, "keys.step: every value is stored with its own step; leave it out")
     return {name for several in (*NAMES.values(), *given.values()) for name in several}
+
+
+def only_run(runs: Mapping[str, _ValueT], source: str) -> tuple[str, _ValueT]:
+    """The one run in a store, and its folder.
+
+    Raises:
+        UsageError: there are several.
+    """
+    if len(runs) > 1:
+        raise refusal(source, f"holds several runs, {listed(runs)}: name the folder of one")
+    ((folder, run),) = runs.items()
+    return folder, run
+
+
+def take(values: list[_ScalarT], several: Iterable[_ScalarT], is_wanted: bool, source: str) -> None:
+    """Add the values of one name; of one that is no metric, the first is enough for messages to name it.
+
+    Raises:
+        UsageError: they are more than two million in all.
+    """
+    values += itertools.islice(several, MOST_VALUES + 1 if is_wanted else 1)
+    if len(values) > MOST_VALUES:
+        raise refusal(source, f"holds more than {MOST_VALUES:,} values of the metrics asked for")
 
 
 def by_step(scalars: Iterable[tuple[str, object, object]]) -> list[Record]:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.curves import LegCurves, csv_monitor, read
+from parity.curves import LegCurves, read, scalars
 from parity.errors import UsageError
 
 
@@ -81,7 +81,13 @@ def test_csv_monitor__two_jobs_and_none(tmp_path: Path) -> None:
         read(tmp_path / "none", format="csv_monitor")
 
 
+@pytest.mark.parametrize("header", [b"step,a\rb\n", b'step,"a\n', b"\0\xff,\n", b"", b"step,train_loss\n\n\0,1\n"])
+def test_csv_monitor__a_curve_that_is_none_is_one_line(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "Train_Samples_train_loss.csv").write_bytes(header + b"1,2.5")
+    assert "\n" not in refused(tmp_path)
+
+
 def test_csv_monitor__more_than_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_monitor, "MOST_VALUES", 2)
+    monkeypatch.setattr(scalars, "MOST_VALUES", 2)
     made = folder_of(tmp_path / "job", Train__Samples__train_loss=LOSS)
     assert refused(made) == "holds more than 2 values of the metrics asked for"

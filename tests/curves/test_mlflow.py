@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parity.curves import LegCurves, mlflow, read
+from parity.curves import LegCurves, read, scalars
 from parity.errors import UsageError
 
 
@@ -96,7 +96,7 @@ def test_mlflow__links_are_not_followed(tmp_path: Path) -> None:
 
 def test_mlflow__bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "run", {"loss": "1 2.5 1\n" * 20})
-    monkeypatch.setattr(mlflow, "MOST_VALUES", 10)
+    monkeypatch.setattr(scalars, "MOST_VALUES", 10)
     assert refused(run) == "holds more than 10 values of the metrics asked for"
 
 
