@@ -174,7 +174,8 @@ def _write_leg(plan: Run, leg_plan: LegPlan, end: LegEnd, source: LegSource | No
         full = shutil.disk_usage(plan.directory.path).free < _LEAST_FREE + RESERVE
         if full and result.status in ("failed", "no curve"):
             # Its own log may have found no room to say so.
-            result = result.model_copy(update={"error": f"{result.error}; the disk was full"})
+            error = "; ".join(filter(None, (result.error, "the disk was full")))
+            result = result.model_copy(update={"error": error})
         with contextlib.suppress(DiskError):
             plan.directory.write_leg(result)
         if full:
