@@ -11,13 +11,11 @@ from parity.curves.keys import Keys
 from parity.curves.notes import Notes, refusal
 from parity.curves.numbers import as_number, as_step
 from parity.curves.reading import Reading
-from parity.curves.scalars import NAMES, by_step, only_run, steps_of_samples, take, wanted
+from parity.curves.scalars import NAMES, SAMPLES_FILE, by_step, only_run, steps_of_samples, take, wanted
 from parity.plain import plain
 
 __all__ = ["FORMAT", "CsvMonitor"]
 
-# Which other folders of tables do not have; beside these lie the curves that a trainer adds under names of its own.
-_OURS = "Train_Samples_"
 _SUFFIX = ".csv"
 LONGEST = 1 << 10
 
@@ -38,7 +36,7 @@ class CsvMonitor:
         names = wanted(keys, files.source)
         runs = _runs(files)
         if not runs:
-            raise refusal(files.source, f"holds no file {_OURS}….csv, as DeepSpeed's CSV monitor makes")
+            raise refusal(files.source, f"holds no file {SAMPLES_FILE}….csv, as DeepSpeed's CSV monitor makes")
         reading = Reading(files.source, keys, NAMES, records="row of a curve")
         values: list[tuple[str, int, object]] = []
         for name in only_run(runs, files.source)[1]:
@@ -53,13 +51,16 @@ class CsvMonitor:
 
 
 def _runs(files: Files) -> dict[str, list[str]]:
-    """The tables of each folder that has one of DeepSpeed's own."""
+    """The tables of each folder that has one of DeepSpeed's own. Beside these lie the curves that a trainer adds."""
     runs: dict[str, list[str]] = {}
     for name in files.names:
         if name.endswith(_SUFFIX):
             runs.setdefault(os.path.dirname(name) or ".", []).append(name)
-    ours = {folder for folder, names in runs.items() if any(os.path.basename(n).startswith(_OURS) for n in names)}
-    return {folder: names for folder, names in runs.items() if folder in ours}
+    return {folder: names for folder, names in runs.items() if any(map(_is_deepspeeds, names))}
+
+
+def _is_deepspeeds(name: str) -> bool:
+    return os.path.basename(name).startswith(SAMPLES_FILE)
 
 
 def _values(name: str, file: BinaryIO, notes: Notes) -> tuple[str, Iterator[tuple[str, int, object]]]:

@@ -13,7 +13,7 @@ from parity.curves.numbers import as_number
 from parity.curves.opening import Opened
 from parity.curves.reading import Reading
 from parity.curves.records import Record
-from parity.curves.scalars import NAMES, by_samples
+from parity.curves.scalars import NAMES, SAMPLES_FILE, by_samples
 from parity.plain import plain
 
 __all__ = ["FORMAT", "Csv"]
@@ -29,8 +29,6 @@ _OURS = re.compile(r"step|iter|loss|epoch", re.IGNORECASE)
 # What an evaluation's row has beside its own values.
 _ALWAYS = {"step", "global_step", "iteration", "epoch", "time", "timestamp", "wall_time", "created_at"}
 _STEPS = ("step", "Step", "global_step", "iteration", "trainer/global_step")
-# DeepSpeed's monitor makes a file for each curve, named by its tag.
-_SAMPLES = "Train_Samples_"
 
 
 class Csv:
@@ -68,7 +66,7 @@ class Csv:
             records = [_record(source, line, header, cells, metrics, delimiter) for line, cells in batch]
             reading.take(records, [number for number, _ in batch])
         leg = reading.leg(self.name)
-        return by_samples(leg) if _SAMPLES in os.path.basename(source) else leg
+        return by_samples(leg) if SAMPLES_FILE in os.path.basename(source) else leg
 
 
 def _header(head: str) -> tuple[list[str], str]:

@@ -10,7 +10,17 @@ from parity.curves.keys import Keys, chosen, listed
 from parity.curves.notes import Notes, refusal
 from parity.curves.records import Record
 
-__all__ = ["NAMES", "Scalar", "by_samples", "by_step", "only_run", "steps_of_samples", "take", "wanted"]
+__all__ = [
+    "NAMES",
+    "SAMPLES_FILE",
+    "Scalar",
+    "by_samples",
+    "by_step",
+    "only_run",
+    "steps_of_samples",
+    "take",
+    "wanted",
+]
 
 _ValueT = TypeVar("_ValueT")
 _ScalarT = TypeVar("_ScalarT")
@@ -50,6 +60,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 # DeepSpeed's monitor gives its curves the number of samples where others give the step.
 SAMPLES = "Train/Samples/"
+SAMPLES_FILE = SAMPLES.replace("/", "_")
+"""How the names of its files begin, one for each curve."""
 
 
 def wanted(keys: Keys | None, source: str) -> set[str]:
