@@ -287,7 +287,7 @@ def _same_sources(content: Mapping[str, Any], legs: Mapping[str, Any]) -> Iterat
         if not isinstance(path, str) or any(f"{{{word}}}" in path for word in ("out", "leg", "run_id")):
             continue
         try:
-            place = (_filled(content, str(name), value, path), leg.get("cwd") or content.get("cwd"))
+            place = (_filled(content, str(name), value, path), str(leg.get("cwd") or content.get("cwd")))
         except TypeError:
             continue
         if place in seen:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parity.checks.defaults import DEFAULT_K
@@ -424,6 +424,7 @@ keys = [
 ]  # fmt: skip
 
 
+@example({"cwd": [], "source": "m.jsonl"})
 @given(changes=st.dictionaries(st.sampled_from(keys), anything, max_size=4))
 def test_no_content_raises_anything_but_a_usage_error(
     tmp_path_factory: pytest.TempPathFactory, changes: dict[str, object]
