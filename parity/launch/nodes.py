@@ -59,10 +59,13 @@ class NodesLeg(CommandLeg):
     def collect_logs(self) -> None:
         folders = self._folders()
         for node in folders:
-            found = FIRST.search(tail(self._node_log(node)))
-            if found is not None:
-                self._firsts[node] = int(found[1]) - int(found[2])
-        # Of nodes whose ranks were silent it does not matter which is which.
+            output = tail(self._node_log(node))
+            found = FIRST.search(output)
+            # A node whose ranks were silent may still have torchrun's word on one of them.
+            first = torchrun.lowest_rank(output) if found is None else int(found[1]) - int(found[2])
+            if first is not None:
+                self._firsts[node] = first
+        # Of nodes of which nothing was heard it does not matter which is which.
         size = self.plan.ranks // self.nodes
         others = iter(sorted({*range(0, self.plan.ranks, size)} - {*self._firsts.values()}))
         for node, folder in folders.items():

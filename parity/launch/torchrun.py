@@ -14,7 +14,7 @@ from typing import BinaryIO
 from parity.errors import UsageError
 from parity.untrusted import open_regular, replacing
 
-__all__ = ["FOLDER", "collect_logs", "failures", "variables"]
+__all__ = ["FOLDER", "collect_logs", "failures", "lowest_rank", "variables"]
 
 FOLDER = "torchrun"  # in the leg's directory
 _CHUNK = 1 << 20
@@ -22,7 +22,8 @@ RANK = re.compile(r"[0-9]{1,9}")  # longer names of folders are not torchrun's
 
 # Nothing in it reaches over more than one line's end: `\s*` at a line's start takes minutes on a log of empty lines.
 FAILURE = re.compile(
-    r"^[ \t]*rank[ \t]*:[ \t]*(\d{1,9}) \(local_rank: \d+\)[ \t]*\n[ \t]*exitcode[ \t]*:[ \t]*(-?\d{1,9})\b",
+    r"^[ \t]*rank[ \t]*:[ \t]*(?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)[ \t]*\n"
+    r"[ \t]*exitcode[ \t]*:[ \t]*(?P<code>-?\d{1,9})\b",
     re.MULTILINE,
 )
 
@@ -107,9 +108,13 @@ def _append(source: int, size: int, out: BinaryIO) -> None:
 def failures(output: str) -> Mapping[int, int]:
     """Exit code by rank, the one that torchrun saw first in front, from the report that it prints."""
     _, _, report = output.rpartition("Root Cause (first observed failure)")
-    found = [(int(rank), int(code)) for rank, code in FAILURE.findall(report)]
-    found += [(int(rank), int(code)) for rank, code in FAILURE.findall(output)]
     codes: dict[int, int] = {}
-    for rank, code in found:
-        codes.setdefault(rank, code)
+    for found in (*FAILURE.finditer(report), *FAILURE.finditer(output)):
+        codes.setdefault(int(found["rank"]), int(found["code"]))
     return codes
+
+
+def lowest_rank(output: str) -> int | None:
+    """The rank of the first process on a node, by the report that its torchrun prints of failures there."""
+    found = FAILURE.search(output)
+    return None if found is None else int(found["rank"]) - int(found["local"])

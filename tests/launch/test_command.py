@@ -296,6 +296,12 @@ Root Cause (first observed failure):
     assert list(torchrun.failures(output).items()) == [(2, -9), (0, 1)]
 
 
+def test_torchrun_s_report_tells_which_ranks_its_node_has() -> None:
+    output = "  rank      : 7 (local_rank: 3)\n  exitcode  : -9 (pid: 12)\n"
+    assert torchrun.lowest_rank(output) == 4
+    assert torchrun.lowest_rank("[rank7/3]: rank is 7 (local_rank: 3)\n") is None
+
+
 def test_torchrun_failures__a_rank_of_5000_digits_is_none() -> None:
     assert torchrun.failures(f"  rank : {'9' * 5000} (local_rank: 0)\n  exitcode : 1 (pid: 1)\n") == {}
 

@@ -97,8 +97,9 @@ def test_a_leg_on_two_nodes_leaves_every_rank_s_output(bench: Bench) -> None:
     wait_for(lambda: gone(bench))
 
 
-def test_a_killed_rank_is_named_with_its_node(bench: Bench) -> None:
-    end = bench.run(four(bench, "killed"))["leg"]
+@pytest.mark.parametrize("mode", ["killed", "killed_in_silence"])
+def test_a_killed_rank_is_named_with_its_node(bench: Bench, mode: str) -> None:
+    end = bench.run(four(bench, mode, peer_grace=0.5))["leg"]
     assert (end.status, end.failing_rank, end.exit_code) == ("failed", 1, -9)
     assert end.error is not None
     assert end.error.startswith("killed by signal 9 (SIGKILL) (node ")

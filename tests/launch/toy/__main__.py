@@ -86,6 +86,13 @@ def killed(rank: int) -> None:
     all_reduce()
 
 
+def killed_in_silence(rank: int) -> None:
+    """No rank says anything, not even that another one is gone."""
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    stuck_elsewhere()
+
+
 def hang_in_collective(rank: int) -> None:
     """Rank 1 never comes to the collective in which the others wait."""
     join()
