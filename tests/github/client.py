@@ -24,4 +24,4 @@ class Client:
 
     def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
         url = path if path.startswith("http") else self.url + path
-        return self.session.request(method, url, **{"json": body, "timeout": 10, **more})
+        return self.session.request(method, url, **{"json": body, "timeout": 120, **more})

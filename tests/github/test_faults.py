@@ -120,7 +120,7 @@ def test_hook_may_send_a_request_of_its_own(github: GitHub, send: Client) -> Non
 
 def test_two_clients_at_once(github: GitHub) -> None:
     both_have_read = threading.Barrier(2)
-    github.after(lambda _: both_have_read.wait(10), "GET", COMMENTS, times=2)
+    github.after(lambda _: both_have_read.wait(120), "GET", COMMENTS, times=2)
 
     def publish() -> None:
         send = Client(github, github.token)

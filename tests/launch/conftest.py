@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest import mock
 
 import psutil
 import pytest
 
 from parity.launch import Event, LegEnd, LegPlan, marker, run_legs
+from parity.launch.leg import Leg
 from parity.schedule import Slots
 
 TOY = "tests.launch.toy"
@@ -29,7 +31,7 @@ class Bench:
         """A leg of the toy trainer, or of a command where one is given."""
         if "command" not in more:
             more = {"module": TOY, "argv": argv, **more}
-        return LegPlan(name, ranks, self.root / name, **{"timeout": 60.0, **more})
+        return LegPlan(name, ranks, self.root / name, **{"timeout": 300.0, **more})
 
     def run(
         self,
@@ -52,8 +54,25 @@ class Bench:
     def run_one(self, ranks: int, *argv: str, **more: Any) -> LegEnd:
         return self.run(self.plan("leg", ranks, *argv, **more))["leg"]
 
+    def run_late(self, plan: LegPlan, *others: LegPlan, when: Callable[[], bool]) -> dict[str, LegEnd]:
+        """Run legs, the first of which is out of time once `when` holds, however long it took to get there."""
+        in_time = Leg._too_late
+
+        def too_late(leg: Leg, now: float) -> str:
+            if leg.plan.name == plan.name and when():
+                leg._started = now - leg.plan.timeout - 1.0
+            return in_time(leg, now)
+
+        with mock.patch.object(Leg, "_too_late", too_late):
+            return self.run(plan, *others)
+
     def read(self, name: str, leg: str = "leg") -> str:
         return (self.root / leg / name).read_text()
+
+    def says(self, words: str, *names: str, leg: str = "leg") -> bool:
+        """Whether each of these files of a leg has these words by now."""
+        paths = [self.root / leg / name for name in names]
+        return all(path.exists() and words in path.read_text() for path in paths)
 
     def alive(self) -> list[psutil.Process]:
         """Processes of this run, found by nothing but their environment."""

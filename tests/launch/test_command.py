@@ -187,7 +187,9 @@ def test_too_few_slots__nothing_starts(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_leftovers__a_daemon_of_a_command_that_ended(bench: Bench) -> None:
-    end = bench.run_one(1, command="setsid sh -c 'trap \"\" TERM HUP; sleep 600' >/dev/null & sleep 0.2")
+    daemon = "trap '' TERM HUP; sleep 600 & touch there; wait"
+    command = f'cd "$PARITY_RECORD_DIR"; setsid sh -c "{daemon}" >/dev/null & until test -e there; do sleep 0.1; done'
+    end = bench.run_one(1, command=command)
     assert (end.status, end.exit_code) == ("finished", 0)
     assert end.leftovers == 2  # the shell and its sleep
 
@@ -254,7 +256,8 @@ def test_torchrun__workers_in_their_own_sessions_are_ended(bench: Bench) -> None
 
 @pytest.mark.slow
 def test_torchrun__ranks_with_a_recorder_tell_where_they_hang(bench: Bench) -> None:
-    end = bench.run_one(2, command=f"{TORCHRUN} recorder_hangs", cwd=ROOT, timeout=30)
+    plan = bench.plan("leg", 2, command=f"{TORCHRUN} recorder_hangs", cwd=ROOT)
+    end = bench.run_late(plan, when=lambda: bench.read("command.log").count("now stuck") == 2)["leg"]
     assert (end.status, end.cause) == ("timed out", "timed out")
     assert end.error is not None
     assert "ranks 0-1 in stuck_elsewhere (__main__.py:" in end.error
@@ -262,9 +265,10 @@ def test_torchrun__ranks_with_a_recorder_tell_where_they_hang(bench: Bench) -> N
 
 @pytest.mark.slow
 def test_time_limit__a_process_without_a_handler_is_not_ended_by_the_question_where_it_is(bench: Bench) -> None:
-    end = bench.run_one(1, command="trap 'echo asked to end; exit 3' TERM; sleep 600 & wait", timeout=1)
+    plan = bench.plan("leg", 1, command="trap 'echo asked to end; exit 3' TERM; echo there; sleep 600 & wait")
+    end = bench.run_late(plan, when=lambda: bench.says("there", "command.log"))["leg"]
     assert (end.status, end.cause) == ("timed out", "timed out")
-    assert bench.read("command.log") == "asked to end\n"
+    assert bench.read("command.log") == "there\nasked to end\n"
 
 
 def recorded(bench: Bench, rank: int, step: int) -> bool:

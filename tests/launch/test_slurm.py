@@ -124,9 +124,10 @@ def test_ranks_that_wait_for_a_dead_node_are_ended(bench: Bench) -> None:
 
 
 def test_a_leg_that_runs_out_of_time_leaves_no_job(bench: Bench) -> None:
-    end = bench.run(four(bench, command="trap '' TERM; echo here; sleep 600; true", timeout=5.0))["leg"]
+    plan = four(bench, command="trap '' TERM; echo here; sleep 600; true")
+    end = bench.run_late(plan, when=lambda: bench.says("here\n", "node-0.log", "node-1.log"))["leg"]
     assert end.status == "timed out"
-    assert end.error == "no end after its time limit of 5 s"
+    assert end.error == "no end after its time limit of 300 s"
     assert bench.read("node-1.log") == "here\n"
     wait_for(lambda: gone(bench))
 
@@ -214,9 +215,9 @@ def test_legs_are_steps_of_an_allocation_that_there_is(bench: Bench, monkeypatch
     job = ask("squeue", f"--name={name}", "--format=%i")
     monkeypatch.setenv("SLURM_JOB_ID", job.strip())
     command = 'echo "$SLURM_JOB_ID"; test "$PARITY_LEG" = good || { trap "" TERM; sleep 600; }'
-    slow = bench.plan("slow", 2, command=command, launcher=Slurm(2), timeout=2.0)
+    slow = bench.plan("slow", 2, command=command, launcher=Slurm(2))
     good = bench.plan("good", 2, command=command, launcher=Slurm(2))
-    ends = bench.run(slow, good)
+    ends = bench.run_late(slow, good, when=lambda: bench.says(job, "node-0.log", "node-1.log", leg="slow"))
     assert (ends["good"].status, ends["slow"].status) == ("finished", "timed out")
     assert bench.read("node-1.log", "good") == bench.read("node-1.log", "slow") == job
     wait_for(lambda: not tasks(bench))

@@ -99,10 +99,12 @@ def hang_in_collective(rank: int) -> None:
     steps(4 + rank)
     if rank == 1:
         stuck_elsewhere()
+    print("now waiting", flush=True)
     all_reduce()
 
 
 def stuck_elsewhere() -> None:
+    print("now stuck", flush=True)
     time.sleep(600)
 
 
