@@ -69,18 +69,19 @@ def environment(env: Mapping[str, str]) -> Path:
     base = Path(env.get("RUNNER_TEMP") or tempfile.gettempdir())
     made = Path(tempfile.mkdtemp(prefix="parity-trusted-", dir=base))
     try:
-        _run(
-            env,
-            [python, "-I", "-m", "venv", str(made)],
-            "no virtual environment could be made (python3-venv is needed)",
-        )
+        _run(env, [python, "-I", "-m", "venv", "--without-pip", str(made)], "no virtual environment could be made")
+        (site,) = made.glob("lib/python*/site-packages")
+        if not _has_pip(python):  # else it is used: to install one takes longer than all the rest
+            python = str(made / "bin" / "python")
+            _run(env, [python, "-I", "-m", "ensurepip"], "there is no pip (python3-pip or python3-venv is needed)")
         listed = made / "requirements.txt"
         listed.write_text(lock, encoding="utf-8")
-        pip = [str(made / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        pip = [python, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", str(site)]
         # A source distribution would run its own code to be built. What the cache holds may be the legs' own.
-        pip += ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "-r", str(listed)]
+        pip += ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:"]
+        # It runs once: what it imports is compiled then, and the rest, which is most, never.
+        pip += ["--no-compile", "-r", str(listed)]
         _run(env, pip, "what the action needs could not be installed")
-        (site,) = made.glob("lib/python*/site-packages")
         (site / "parity-action.pth").write_text(f"{ACTION}\n", encoding="utf-8")
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -149,6 +150,11 @@ def _python(env: Mapping[str, str]) -> str:
         if found := shutil.which(f"python3.{minor}", path=env.get("PATH")):
             return found
     raise Unavailable("there is no Python 3.11 or newer on this runner")
+
+
+def _has_pip(python: str) -> bool:
+    done = subprocess.run([python, "-I", "-c", "import pip"], stderr=subprocess.DEVNULL, check=False)
+    return done.returncode == 0
 
 
 def _run(env: Mapping[str, str], command: list[str], otherwise: str) -> None:

@@ -60,23 +60,20 @@ def test_what_lies_in_the_workspace_is_not_imported(tmp_path: Path) -> None:
     (workspace / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:1\n")
     env = {**os.environ, "RUNNER_TEMP": str(tmp_path), "PYTHONPATH": str(workspace), "INPUT_TOKEN": TOKEN}
     env.pop("GITHUB_REPOSITORY", None)
-    for _ in range(2):
-        done = subprocess.run(
-            ["python3", "-I", trusted.__file__, "gate"],
-            cwd=workspace,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (
-            done.stdout == "::error::GITHUB_REPOSITORY is not set: this program runs as a step of a job on GitHub\n"
-        )
-        assert done.returncode == 2
-    assert len(list(tmp_path.glob("parity-trusted-*"))) == 2, "made anew: what is found may be the legs' own"
+    done = subprocess.run(
+        ["python3", "-I", trusted.__file__, "gate"],
+        cwd=workspace,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "::error::GITHUB_REPOSITORY is not set: this program runs as a step of a job on GitHub\n"
+    assert done.returncode == 2
+    assert len(list(tmp_path.glob("parity-trusted-*"))) == 1
 
 
-def test_no_environment_that_is_there_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_is_there_may_be_the_legs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
 
     def run(env: object, command: list[str], otherwise: str) -> None:
@@ -91,7 +88,22 @@ def test_no_environment_that_is_there_is_used(tmp_path: Path, monkeypatch: pytes
     assert [command[4:6] for command in commands if "pip" in command] == [
         ["--disable-pip-version-check", "install"]
     ] * 2
+    assert all(command[command.index("--target") + 1].startswith(str(tmp_path)) for command in commands[1::2])
     assert all("--no-cache-dir" in command for command in commands if "pip" in command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_a_runner_without_pip_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pip: bool) -> None:
+    """For real: from the package index."""
+    (tmp_path / "requirements.lock").write_text("idna==3.20\ntorch==2.13.0\n")
+    monkeypatch.setattr(trusted, "ACTION", tmp_path)
+    monkeypatch.setattr(trusted, "_has_pip", lambda python: has_pip)
+    python = trusted.environment({**os.environ, "RUNNER_TEMP": str(tmp_path)})
+    code = "import idna; print(idna.__file__)"
+    told = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.startswith(str(python.parents[1]))
+    assert len(list(python.parent.glob("pip*"))) == (0 if has_pip else 2)
 
 
 @pytest.fixture
