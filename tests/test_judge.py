@@ -44,6 +44,7 @@ def leave(
     stale: bool = False,
     factor: float = 1.0,
     perturbed: list[int | None] | None = None,
+    suite: Suite | None = None,
     **more: Any,
 ) -> None:
     """A leg's folder.
@@ -51,8 +52,9 @@ def leave(
     Args:
         wrote: the run and leg that its record names.
         perturbed: what each rank says of itself; without it there is a curve, and nothing that counts as a record.
+        suite: as it was read, where many legs are left.
     """
-    suite = directory.read_snapshot().suite
+    suite = suite or directory.read_snapshot().suite
     directory.write_leg(
         LegResult(
             name=name,
