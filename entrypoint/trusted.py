@@ -81,7 +81,8 @@ def environment(env: Mapping[str, str]) -> Path:
         pip += ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:"]
         # It runs once: what it imports is compiled then, and the rest, which is most, never.
         pip += ["--no-compile", "-r", str(listed)]
-        _run(env, pip, "what the action needs could not be installed")
+        # The pip of no virtual environment, which some forbid, installs into this one.
+        _run({**env, "PIP_REQUIRE_VIRTUALENV": "0"}, pip, "what the action needs could not be installed")
         (site / "parity-action.pth").write_text(f"{ACTION}\n", encoding="utf-8")
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)

@@ -99,7 +99,7 @@ def test_a_runner_without_pip_gets_one(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "requirements.lock").write_text("idna==3.20\ntorch==2.13.0\n")
     monkeypatch.setattr(trusted, "ACTION", tmp_path)
     monkeypatch.setattr(trusted, "_has_pip", lambda python: has_pip)
-    python = trusted.environment({**os.environ, "RUNNER_TEMP": str(tmp_path)})
+    python = trusted.environment({**os.environ, "RUNNER_TEMP": str(tmp_path), "PIP_REQUIRE_VIRTUALENV": "1"})
     code = "import idna; print(idna.__file__)"
     told = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.startswith(str(python.parents[1]))
