@@ -71,7 +71,7 @@ def environment(env: Mapping[str, str]) -> Path:
     try:
         _run(env, [python, "-I", "-m", "venv", "--without-pip", str(made)], "no virtual environment could be made")
         (site,) = made.glob("lib/python*/site-packages")
-        if not _has_pip(python):  # else it is used: to install one takes longer than all the rest
+        if not _pip_works(env, python):  # the runner's own: to install one takes longer than all the rest
             python = str(made / "bin" / "python")
             _run(env, [python, "-I", "-m", "ensurepip"], "there is no pip (python3-pip or python3-venv is needed)")
         listed = made / "requirements.txt"
@@ -79,10 +79,11 @@ def environment(env: Mapping[str, str]) -> Path:
         pip = [python, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", str(site)]
         # A source distribution would run its own code to be built. What the cache holds may be the legs' own.
         pip += ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:"]
-        # It runs once: what it imports is compiled then, and the rest, which is most, never.
+        # The environment is used once: what is imported is compiled then, and the rest, which is most, never.
         pip += ["--no-compile", "-r", str(listed)]
-        # The pip of no virtual environment, which some forbid, installs into this one.
-        _run({**env, "PIP_REQUIRE_VIRTUALENV": "0"}, pip, "what the action needs could not be installed")
+        # A runner's own pip may be told to refuse what is in no virtual environment, or to install for its user.
+        env = {**env, "PIP_REQUIRE_VIRTUALENV": "0", "PIP_USER": "0"}
+        _run(env, pip, "what the action needs could not be installed")
         (site / "parity-action.pth").write_text(f"{ACTION}\n", encoding="utf-8")
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -153,16 +154,18 @@ def _python(env: Mapping[str, str]) -> str:
     raise Unavailable("there is no Python 3.11 or newer on this runner")
 
 
-def _has_pip(python: str) -> bool:
-    done = subprocess.run([python, "-I", "-c", "import pip"], stderr=subprocess.DEVNULL, check=False)
-    return done.returncode == 0
+def _pip_works(env: Mapping[str, str], python: str) -> bool:
+    """A distribution's pip may be older than this Python, and then fails where it is to install."""
+    return _tokenless(env, [python, "-I", "-m", "pip", "install", "--help"]).returncode == 0
+
+
+def _tokenless(env: Mapping[str, str], command: list[str]) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in env.items() if name != "INPUT_TOKEN"}
+    return subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 
 
 def _run(env: Mapping[str, str], command: list[str], otherwise: str) -> None:
-    tokenless = {name: value for name, value in env.items() if name != "INPUT_TOKEN"}
-    done = subprocess.run(
-        command, env=tokenless, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    done = _tokenless(env, command)
     if done.returncode:
         lines = done.stdout.strip().splitlines()
         print("\n".join(lines[-20:]), flush=True)

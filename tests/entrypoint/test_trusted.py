@@ -51,6 +51,8 @@ def test_what_lies_in_the_workspace_is_not_imported(tmp_path: Path) -> None:
         "sitecustomize.py",
         "venv.py",
         "re.py",
+        "pip.py",
+        "ensurepip.py",
         "entrypoint/gate.py",
         "entrypoint/__init__.py",
     ):
@@ -76,20 +78,44 @@ def test_what_lies_in_the_workspace_is_not_imported(tmp_path: Path) -> None:
 def test_an_environment_that_is_there_may_be_the_legs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
 
-    def run(env: object, command: list[str], otherwise: str) -> None:
+    def run(env: dict[str, str], command: list[str]) -> "subprocess.CompletedProcess[str]":
         commands.append(command)
         if "venv" in command:
             (Path(command[-1]) / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+        if "--target" in command:
+            assert (env["PIP_REQUIRE_VIRTUALENV"], env["PIP_USER"]) == ("0", "0")
+        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(trusted, "_run", run)
+    monkeypatch.setattr(trusted, "_tokenless", run)
     found = {trusted.environment({"RUNNER_TEMP": str(tmp_path), "INPUT_MODE": "all"}) for _ in range(2)}
     assert len(found) == 2
     assert all(path.parents[1].stat().st_mode & 0o777 == 0o700 for path in found)
-    assert [command[4:6] for command in commands if "pip" in command] == [
-        ["--disable-pip-version-check", "install"]
-    ] * 2
-    assert all(command[command.index("--target") + 1].startswith(str(tmp_path)) for command in commands[1::2])
-    assert all("--no-cache-dir" in command for command in commands if "pip" in command)
+    assert {command[1] for command in commands} == {"-I"}
+    pips = [command for command in commands if "--target" in command]
+    assert [command[3:6] for command in pips] == [["pip", "--disable-pip-version-check", "install"]] * 2
+    assert all(command[command.index("--target") + 1].startswith(str(tmp_path)) for command in pips)
+    assert all("--no-cache-dir" in command for command in pips)
+
+
+def test_nothing_that_makes_the_environment_sees_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an interpreter of the runner's imports by itself."""
+    python = tmp_path / "python"
+    python.write_text(f"""#!/bin/sh
+env >>{tmp_path}/seen
+for made; do :; done
+case $* in
+    *venv*) mkdir -p "$made/bin" "$made/lib/python3.11/site-packages" && ln -s "$0" "$made/bin/python" ;;
+    *pip*) exit 1 ;;
+esac
+""")
+    python.chmod(0o755)
+    monkeypatch.setattr(trusted, "_python", lambda env: str(python))
+    given = {"PATH": os.environ["PATH"], "GIVEN": "yes", "RUNNER_TEMP": str(tmp_path), "INPUT_TOKEN": TOKEN}
+    with pytest.raises(trusted.Unavailable, match="there is no pip"):
+        trusted.environment(given)
+    seen = (tmp_path / "seen").read_text()
+    assert seen.count("GIVEN=yes") == 3
+    assert TOKEN not in seen
 
 
 @pytest.mark.slow
@@ -98,8 +124,8 @@ def test_a_runner_without_pip_gets_one(tmp_path: Path, monkeypatch: pytest.Monke
     """For real: from the package index."""
     (tmp_path / "requirements.lock").write_text("idna==3.20\ntorch==2.13.0\n")
     monkeypatch.setattr(trusted, "ACTION", tmp_path)
-    monkeypatch.setattr(trusted, "_has_pip", lambda python: has_pip)
-    python = trusted.environment({**os.environ, "RUNNER_TEMP": str(tmp_path), "PIP_REQUIRE_VIRTUALENV": "1"})
+    monkeypatch.setattr(trusted, "_pip_works", lambda env, python: has_pip)
+    python = trusted.environment({**os.environ, "RUNNER_TEMP": str(tmp_path)})
     code = "import idna; print(idna.__file__)"
     told = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.startswith(str(python.parents[1]))

@@ -57,14 +57,19 @@ class Bench:
     def run_late(self, plan: LegPlan, *others: LegPlan, when: Callable[[], bool]) -> dict[str, LegEnd]:
         """Run legs, the first of which is out of time once `when` holds, however long it took to get there."""
         in_time = Leg._too_late
+        held = False
 
         def too_late(leg: Leg, now: float) -> str:
+            nonlocal held
             if leg.plan.name == plan.name and when():
+                held = True
                 leg._started = now - leg.plan.timeout - 1.0
             return in_time(leg, now)
 
         with mock.patch.object(Leg, "_too_late", too_late):
-            return self.run(plan, *others)
+            ends = self.run(plan, *others)
+        assert held
+        return ends
 
     def read(self, name: str, leg: str = "leg") -> str:
         return (self.root / leg / name).read_text()

@@ -187,7 +187,7 @@ def test_too_few_slots__nothing_starts(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_leftovers__a_daemon_of_a_command_that_ended(bench: Bench) -> None:
-    daemon = "trap '' TERM HUP; sleep 600 & touch there; wait"
+    daemon = "trap '' TERM HUP; sleep 600 & : > there; wait"
     command = f'cd "$PARITY_RECORD_DIR"; setsid sh -c "{daemon}" >/dev/null & until test -e there; do sleep 0.1; done'
     end = bench.run_one(1, command=command)
     assert (end.status, end.exit_code) == ("finished", 0)

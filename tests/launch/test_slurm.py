@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from parity.launch import Event, LegFinished, LegPlan, LegStarted
+from parity.launch import Event, LegEnd, LegFinished, LegPlan, LegStarted
 from parity.launch.plan import Slurm
 from parity.launch.slurm import job_name
 from parity.rundir import RunDirectory
@@ -97,14 +97,22 @@ def test_a_leg_on_two_nodes_leaves_every_rank_s_output(bench: Bench) -> None:
     wait_for(lambda: gone(bench))
 
 
-@pytest.mark.parametrize("mode", ["killed", "killed_in_silence"])
-def test_a_killed_rank_is_named_with_its_node(bench: Bench, mode: str) -> None:
-    end = bench.run(four(bench, mode, peer_grace=0.5))["leg"]
+def test_a_killed_rank_is_named_with_its_node(bench: Bench) -> None:
+    killed_with_its_node(bench.run(four(bench, "killed"))["leg"])
+    wait_for(lambda: gone(bench))
+
+
+def test_a_killed_rank_s_node_is_known_though_no_rank_of_it_said_a_word(bench: Bench) -> None:
+    killed_with_its_node(bench.run(four(bench, "killed_in_silence", peer_grace=0.5))["leg"])
+    assert "[rank" not in bench.read("node-0.log") + bench.read("node-1.log")
+    wait_for(lambda: gone(bench))
+
+
+def killed_with_its_node(end: LegEnd) -> None:
     assert (end.status, end.failing_rank, end.exit_code) == ("failed", 1, -9)
     assert end.error is not None
     assert end.error.startswith("killed by signal 9 (SIGKILL) (node ")
     assert end.error.endswith((", n0)", ", n1)", ", n2)", ", n3)"))
-    wait_for(lambda: gone(bench))
 
 
 def test_a_rank_that_raises_is_named_before_those_that_lost_it(bench: Bench) -> None:

@@ -335,7 +335,7 @@ def test_both_look_before_either_writes(github: GitHub) -> None:
     both = threading.Barrier(2)
 
     def meet(_: Exchange) -> None:
-        both.wait(120)
+        both.wait(25)  # less than the client waits
 
     github.after(meet, "GET", COMMENTS, times=2)
     at_once(*(partial(publish, github, run(github, number), quick(github)) for number in (2, 3)))
