@@ -75,7 +75,8 @@ def test_what_lies_in_the_workspace_is_not_imported(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("parity-trusted-*"))) == 1
 
 
-def test_an_environment_that_is_there_may_be_the_legs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_environment_that_is_there_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found may be the legs' own."""
     commands: list[list[str]] = []
 
     def run(env: dict[str, str], command: list[str]) -> "subprocess.CompletedProcess[str]":
@@ -120,7 +121,9 @@ esac
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_pip", [True, False])
-def test_a_runner_without_pip_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pip: bool) -> None:
+def test_a_runner_s_pip_is_used_and_one_without_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pip: bool
+) -> None:
     """For real: from the package index."""
     (tmp_path / "requirements.lock").write_text("idna==3.20\ntorch==2.13.0\n")
     monkeypatch.setattr(trusted, "ACTION", tmp_path)
